@@ -309,3 +309,40 @@ def test_a_result_that_is_not_there_in_time_is_a_timeout(topic: fl.Broker) -> No
         producer.flush()
         assert future.done()
         assert future.exception() is None
+
+
+NUMBERS: dict[str, Callable[[fl.Broker, Any], object]] = {
+    "send": lambda broker, number: fl.Producer(broker).send("t", b"", partition=number),
+    "send_many": lambda broker, number: fl.Producer(broker).send_many("t", [b""], partition=number),
+    "assign": lambda broker, number: fl.Consumer(broker).assign([("t", number)]),
+    "create_topic": lambda broker, number: broker.create_topic("u", partitions=number),
+    "create_partitions": lambda broker, number: broker.create_partitions("t", number),
+    "delete_records": lambda broker, number: broker.delete_records("t", number, 0),
+    "delete_records before": lambda broker, number: broker.delete_records("t", 0, number),
+    "read_batches": lambda broker, number: broker.read_batches("t", number, 0, 1),
+    "scan": lambda broker, number: fl.scan(broker, "t", partition=number),
+    "scan tail": lambda broker, number: fl.scan(broker, "t", tail=number),
+    "scan start": lambda broker, number: fl.scan(broker, "t", start_offset=number),
+    "scan rows": lambda broker, number: fl.scan(broker, "t", batch_rows=number),
+    "nodes": lambda _, number: fl.Broker.in_memory(nodes=number),
+    "node": lambda broker, number: broker.kill_node(number),
+    "port": lambda broker, number: broker.listen(port=number),
+}
+
+
+@pytest.mark.parametrize("place", NUMBERS)
+def test_a_number_is_an_int_that_fits(topic: fl.Broker, place: str) -> None:
+    for wrong in (True, 1.0, "1"):
+        with pytest.raises(TypeError, match=f"{type(wrong).__name__}|{wrong!r}"):
+            NUMBERS[place](topic, wrong)
+    with pytest.raises((fl.errors.InvalidArgumentError, TypeError), match=f"{2**70}"):
+        NUMBERS[place](topic, 2**70)
+
+
+def test_an_offset_is_an_int(topic: fl.Broker) -> None:
+    with fl.Consumer(topic, {"group.id": "g"}) as consumer:
+        consumer.assign([TP])
+        with pytest.raises(TypeError, match="bool True"):
+            consumer.seek(TP, True)
+        with pytest.raises(TypeError, match="bool True"):
+            consumer.commit({TP: True})

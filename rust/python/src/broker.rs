@@ -23,8 +23,9 @@ use crate::acls::{acls_from_py, acls_to_py, filter_or_all, filters_from_py, scra
 use crate::clock::{Clock, Listeners};
 use crate::convert::{
     broker_resource, bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py,
-    counted, describe, described_resource, metrics_to_py, number_from_py, offsets_from_py, partition_description_class,
-    partitions_from_py, properties_from_py, starts_from_py, topic_description_class, transaction_to_py, unpicklable,
+    counted, describe, described_resource, int, long, metrics_to_py, number_from_py, offsets_from_py, optional_int,
+    partition_description_class, partitions_from_py, properties_from_py, starts_from_py, topic_description_class,
+    transaction_to_py, unpicklable,
 };
 use crate::errors::{Failure, errors_module};
 use crate::fork::Shared;
@@ -103,7 +104,7 @@ fn nodes_from_py(nodes: &Bound<'_, PyAny>) -> PyResult<u32> {
         );
         PyTypeError::new_err(text)
     };
-    Ok(number_from_py("nodes", nodes.extract().map_err(wrong)?, 1)?)
+    Ok(number_from_py("nodes", long(nodes).map_err(wrong)?, 1)?)
 }
 
 /// Racks by the ids of nodes; `None`: a node without one.
@@ -408,7 +409,7 @@ impl Broker {
         &self,
         py: Python<'_>,
         topic: &str,
-        partitions: i32,
+        #[pyo3(from_py_with = int)] partitions: i32,
         config: Option<&Bound<'_, PyAny>>,
         exist_ok: bool,
     ) -> PyResult<()> {
@@ -428,7 +429,13 @@ impl Broker {
 
     #[doc = stub!(Broker.create_partitions)]
     #[pyo3(signature = (topic, partitions, *, validate_only=false))]
-    fn create_partitions(&self, py: Python<'_>, topic: &str, partitions: i32, validate_only: bool) -> PyResult<()> {
+    fn create_partitions(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        #[pyo3(from_py_with = int)] partitions: i32,
+        validate_only: bool,
+    ) -> PyResult<()> {
         self.inner.call(py, |broker, _| {
             broker.create_partitions(topic, partitions, None, validate_only)
         })
@@ -452,7 +459,7 @@ impl Broker {
         &self,
         py: Python<'_>,
         config: &Bound<'_, PyAny>,
-        node: Option<i32>,
+        #[pyo3(from_py_with = optional_int)] node: Option<i32>,
         validate_only: bool,
     ) -> PyResult<()> {
         self.alter_config(py, &broker_resource(node), config, validate_only)
@@ -476,7 +483,7 @@ impl Broker {
         &self,
         py: Python<'_>,
         topic: Option<String>,
-        node: Option<i32>,
+        #[pyo3(from_py_with = optional_int)] node: Option<i32>,
         group: Option<String>,
     ) -> PyResult<Vec<Py<PyAny>>> {
         let of = described_resource(topic, node, group)?.unwrap_or(ConfigResource::Broker(1));
@@ -537,8 +544,8 @@ impl Broker {
         &self,
         py: Python<'_>,
         topic: &str,
-        partition: i32,
-        to: i32,
+        #[pyo3(from_py_with = int)] partition: i32,
+        #[pyo3(from_py_with = int)] to: i32,
         replicated_after_ms: Wait,
     ) -> PyResult<()> {
         let tp = TopicPartition::new(topic, partition);
@@ -555,7 +562,7 @@ impl Broker {
         py: Python<'_>,
         group_id: Option<&str>,
         transactional_id: Option<&str>,
-        to: i32,
+        #[pyo3(from_py_with = int)] to: i32,
         loading_ms: Wait,
     ) -> PyResult<()> {
         let (of, id) = match (group_id, transactional_id) {
@@ -569,7 +576,13 @@ impl Broker {
 
     #[doc = stub!(Broker.stop_node)]
     #[pyo3(signature = (node, *, closes_after_ms=Wait(0), election_ms=Wait(0)), text_signature = "($self, node, *, closes_after_ms=0, election_ms=0)")]
-    fn stop_node(&self, py: Python<'_>, node: i32, closes_after_ms: Wait, election_ms: Wait) -> PyResult<()> {
+    fn stop_node(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = int)] node: i32,
+        closes_after_ms: Wait,
+        election_ms: Wait,
+    ) -> PyResult<()> {
         self.inner.call(py, |broker, _| {
             broker.set_election_ms(node, election_ms.0);
             broker.shut_down_node(node, closes_after_ms.0)?;
@@ -579,7 +592,13 @@ impl Broker {
 
     #[doc = stub!(Broker.kill_node)]
     #[pyo3(signature = (node, *, detected_after_ms=Wait(0), election_ms=Wait(0)), text_signature = "($self, node, *, detected_after_ms=0, election_ms=0)")]
-    fn kill_node(&self, py: Python<'_>, node: i32, detected_after_ms: Wait, election_ms: Wait) -> PyResult<()> {
+    fn kill_node(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = int)] node: i32,
+        detected_after_ms: Wait,
+        election_ms: Wait,
+    ) -> PyResult<()> {
         self.inner.call(py, |broker, _| {
             broker.set_election_ms(node, election_ms.0);
             broker.crash_node(node, detected_after_ms.0)?;
@@ -588,7 +607,7 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.start_node)]
-    fn start_node(&self, py: Python<'_>, node: i32) -> PyResult<()> {
+    fn start_node(&self, py: Python<'_>, #[pyo3(from_py_with = int)] node: i32) -> PyResult<()> {
         self.inner.call(py, |broker, _| {
             broker.start_node(node)?;
             self.follow_nodes()
@@ -742,7 +761,7 @@ impl Broker {
         user: &str,
         password: &str,
         mechanism: &str,
-        iterations: u32,
+        #[pyo3(from_py_with = int)] iterations: u32,
     ) -> PyResult<()> {
         let mechanism = scram_mechanism(mechanism)?;
         if password.is_empty() {
@@ -800,19 +819,19 @@ impl Broker {
     fn scan(
         slf: &Bound<'_, Self>,
         topic: &str,
-        partition: Option<i32>,
-        start_offset: Option<i64>,
-        end_offset: Option<i64>,
-        batch_rows: i64,
+        #[pyo3(from_py_with = optional_int)] partition: Option<i32>,
+        #[pyo3(from_py_with = optional_int)] start_offset: Option<i64>,
+        #[pyo3(from_py_with = optional_int)] end_offset: Option<i64>,
+        #[pyo3(from_py_with = int)] batch_rows: i64,
         include_headers: bool,
         isolation_level: &str,
         order: &str,
         columns: Option<&Bound<'_, PyAny>>,
         start_time: Option<&Bound<'_, PyAny>>,
         end_time: Option<&Bound<'_, PyAny>>,
-        threads: Option<i64>,
+        #[pyo3(from_py_with = optional_int)] threads: Option<i64>,
         timestamp_unit: &str,
-        tail: Option<i64>,
+        #[pyo3(from_py_with = optional_int)] tail: Option<i64>,
         key: Option<&Bound<'_, PyAny>>,
         value: Option<&Bound<'_, PyAny>>,
         on_error: &str,
@@ -887,7 +906,7 @@ impl Broker {
         &self,
         py: Python<'_>,
         topic: &str,
-        partition: i32,
+        #[pyo3(from_py_with = int)] partition: i32,
         data: &Bound<'_, PyAny>,
     ) -> PyResult<(i64, i64, i64)> {
         let data = bytes_from_py("data", data)?;
@@ -901,9 +920,9 @@ impl Broker {
         &self,
         py: Python<'py>,
         topic: &str,
-        partition: i32,
-        offset: i64,
-        max_bytes: i64,
+        #[pyo3(from_py_with = int)] partition: i32,
+        #[pyo3(from_py_with = int)] offset: i64,
+        #[pyo3(from_py_with = int)] max_bytes: i64,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let max_bytes = number_from_py("max_bytes", max_bytes, 0)?;
         let records = self.inner.call(py, |broker, _| {
@@ -967,7 +986,13 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.delete_records)]
-    fn delete_records(&self, py: Python<'_>, topic: &str, partition: i32, before_offset: i64) -> PyResult<i64> {
+    fn delete_records(
+        &self,
+        py: Python<'_>,
+        topic: &str,
+        #[pyo3(from_py_with = int)] partition: i32,
+        #[pyo3(from_py_with = int)] before_offset: i64,
+    ) -> PyResult<i64> {
         let tp = TopicPartition::new(topic, partition);
         let before_offset = Some(before_offset).filter(|offset| *offset != TO_THE_END);
         self.inner
@@ -1019,7 +1044,7 @@ impl Broker {
         &self,
         py: Python<'_>,
         host: &str,
-        port: u16,
+        #[pyo3(from_py_with = int)] port: u16,
         advertised: Option<&str>,
         config: Option<&Bound<'_, PyAny>>,
         record: Option<PathBuf>,

@@ -24,9 +24,9 @@ use crate::acls;
 use crate::broker::{LEDGER, TO_THE_END};
 use crate::client_arguments::{arguments, peer_of};
 use crate::convert::{
-    broker_resource, changes_from_py, cluster_config_from_py, config_entry_class, described_resource, number_from_py,
-    offsets_from_py, partition_description_class, partitions_from_py, properties_from_py, some, starts_from_py,
-    topic_description_class, transaction_to_py, unpicklable,
+    broker_resource, changes_from_py, cluster_config_from_py, config_entry_class, described_resource, int,
+    number_from_py, offsets_from_py, optional_int, partition_description_class, partitions_from_py, properties_from_py,
+    some, starts_from_py, topic_description_class, transaction_to_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Exclusive;
@@ -202,9 +202,9 @@ impl Cluster {
         &self,
         py: Python<'_>,
         topic: String,
-        partitions: i32,
+        #[pyo3(from_py_with = int)] partitions: i32,
         config: Option<&Bound<'_, PyAny>>,
-        replication_factor: Option<i16>,
+        #[pyo3(from_py_with = optional_int)] replication_factor: Option<i16>,
         exist_ok: bool,
     ) -> PyResult<()> {
         let new = NewTopic::new(&topic, partitions, config, replication_factor)?;
@@ -225,7 +225,13 @@ impl Cluster {
 
     #[doc = stub!(Cluster.create_partitions)]
     #[pyo3(signature = (topic, partitions, *, validate_only=false))]
-    fn create_partitions(&self, py: Python<'_>, topic: String, partitions: i32, validate_only: bool) -> PyResult<()> {
+    fn create_partitions(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        #[pyo3(from_py_with = int)] partitions: i32,
+        validate_only: bool,
+    ) -> PyResult<()> {
         self.inner.awaited(py, move |client, stop| {
             client.create_partitions(&topic, partitions, validate_only, stop)
         })
@@ -252,7 +258,7 @@ impl Cluster {
         &self,
         py: Python<'_>,
         config: &Bound<'_, PyAny>,
-        node: Option<i32>,
+        #[pyo3(from_py_with = optional_int)] node: Option<i32>,
         validate_only: bool,
     ) -> PyResult<()> {
         let (of, changes) = (broker_resource(node), changes_from_py(config)?);
@@ -282,7 +288,7 @@ impl Cluster {
         &self,
         py: Python<'_>,
         topic: Option<String>,
-        node: Option<i32>,
+        #[pyo3(from_py_with = optional_int)] node: Option<i32>,
         group: Option<String>,
     ) -> PyResult<Vec<Py<PyAny>>> {
         let of = described_resource(topic, node, group)?;
@@ -310,7 +316,13 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.delete_records)]
-    fn delete_records(&self, py: Python<'_>, topic: String, partition: i32, before_offset: i64) -> PyResult<i64> {
+    fn delete_records(
+        &self,
+        py: Python<'_>,
+        topic: String,
+        #[pyo3(from_py_with = int)] partition: i32,
+        #[pyo3(from_py_with = int)] before_offset: i64,
+    ) -> PyResult<i64> {
         let before_offset = Some(before_offset).filter(|offset| *offset != TO_THE_END);
         if let Some(offset) = before_offset.filter(|offset| *offset < 0) {
             return Err(Failure::argument(format!("before_offset is {offset}; offsets start at 0")).into());
@@ -326,10 +338,10 @@ impl Cluster {
     fn scan(
         slf: &Bound<'_, Self>,
         topic: String,
-        partition: Option<i32>,
-        start_offset: Option<i64>,
-        end_offset: Option<i64>,
-        batch_rows: i64,
+        #[pyo3(from_py_with = optional_int)] partition: Option<i32>,
+        #[pyo3(from_py_with = optional_int)] start_offset: Option<i64>,
+        #[pyo3(from_py_with = optional_int)] end_offset: Option<i64>,
+        #[pyo3(from_py_with = int)] batch_rows: i64,
         include_headers: bool,
         isolation_level: &str,
         order: &str,
@@ -337,7 +349,7 @@ impl Cluster {
         start_time: Option<&Bound<'_, PyAny>>,
         end_time: Option<&Bound<'_, PyAny>>,
         timestamp_unit: &str,
-        tail: Option<i64>,
+        #[pyo3(from_py_with = optional_int)] tail: Option<i64>,
         key: Option<&Bound<'_, PyAny>>,
         value: Option<&Bound<'_, PyAny>>,
         on_error: &str,
@@ -461,7 +473,7 @@ impl Cluster {
         user: &str,
         password: &str,
         mechanism: &str,
-        iterations: u32,
+        #[pyo3(from_py_with = int)] iterations: u32,
     ) -> PyResult<()> {
         let mechanism = acls::scram_mechanism(mechanism)?;
         if password.is_empty() {

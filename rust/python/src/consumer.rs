@@ -15,9 +15,9 @@ use pyo3::types::{PyDict, PyList, PyString};
 use crate::callbacks::ensure_callable;
 use crate::client_arguments::{Client, close_owned, refuse_keywords};
 use crate::convert::{
-    describe, group_metadata_to_py, import_classes, is_partition, metrics_to_py, offset_and_metadata_to_py,
-    offset_from_py, offsets_from_py, partition_from_py, partition_to_py, partitions_from_py, partitions_to_py, some,
-    topics_from_py, unpicklable,
+    describe, group_metadata_to_py, import_classes, is_partition, long, metrics_to_py, offset_and_metadata_to_py,
+    offset_from_py, offsets_from_py, optional_int, partition_from_py, partition_to_py, partitions_from_py,
+    partitions_to_py, some, topics_from_py, unpicklable,
 };
 use crate::deserializers::Deserializers;
 use crate::errors::Failure;
@@ -444,7 +444,7 @@ impl Consumer {
     #[doc = stub!(Consumer.seek)]
     fn seek(&self, py: Python<'_>, partition: &Bound<'_, PyAny>, offset: &Bound<'_, PyAny>) -> PyResult<()> {
         let tp = partition_from_py(partition)?;
-        if let Ok(offset) = offset.extract::<i64>() {
+        if let Ok(offset) = long(offset) {
             return self.inner.call(py, |consumer, _| consumer.seek(&tp, offset));
         }
         if let Some(TimeBound(ms)) = TimeBound::of_datetime(offset)? {
@@ -662,7 +662,12 @@ impl Consumer {
     }
 
     #[doc = stub!(Consumer._poll)]
-    fn _poll<'py>(&self, py: Python<'py>, most: Option<usize>, timeout_ms: Wait) -> PyResult<(Records, Calls<'py>)> {
+    fn _poll<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = optional_int)] most: Option<usize>,
+        timeout_ms: Wait,
+    ) -> PyResult<(Records, Calls<'py>)> {
         let (polled, events) = self.poll_engine(py, most, timeout_ms.0)?;
         Ok((self.records(polled), self.callbacks(py, &events)?))
     }

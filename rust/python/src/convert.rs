@@ -106,7 +106,8 @@ pub fn partition_from_py(value: &Bound<'_, PyAny>) -> PyResult<TopicPartition> {
         ))
     };
     let tuple = value.cast::<PyTuple>().map_err(|_| expected())?;
-    let (topic, partition): (String, i64) = tuple.extract().map_err(|_| expected())?;
+    let (topic, partition): (String, Bound<'_, PyAny>) = tuple.extract().map_err(|_| expected())?;
+    let partition: i64 = int(&partition).map_err(|_| expected())?;
     let partition = i32::try_from(partition).ok().filter(|p| *p >= 0).ok_or_else(|| {
         Failure::argument(format!(
             "partition {partition} of topic {topic} is not a partition number; they start at 0"
@@ -168,6 +169,36 @@ pub fn names_from_py(kind: &str, value: &Bound<'_, PyAny>) -> PyResult<Vec<Arc<s
             Ok(Arc::from(name.to_cow()?.as_ref()))
         })
         .collect()
+}
+
+/// An int of 64 bits. A bool is refused, although it is an int to Python: it is a mistake, and would be 0 or 1.
+///
+/// # Errors
+/// TypeError; OverflowError if the int has more bits.
+pub fn long(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    match value.extract() {
+        Ok(number) if !value.is_instance_of::<PyBool>() => Ok(number),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Err(error),
+        _ => Err(PyTypeError::new_err(format!(
+            "expected an int, got {}",
+            describe(value)
+        ))),
+    }
+}
+
+/// An int argument, for `from_py_with`, as [`long`].
+pub fn int<T: TryFrom<i64>>(value: &Bound<'_, PyAny>) -> PyResult<T> {
+    let number = match long(value) {
+        Ok(number) => T::try_from(number).ok(),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => None,
+        Err(error) => return Err(error),
+    };
+    number.ok_or_else(|| Failure::argument(format!("{} is out of range", describe(value))).into())
+}
+
+/// As [`int`], or None.
+pub fn optional_int<T: TryFrom<i64>>(value: &Bound<'_, PyAny>) -> PyResult<Option<T>> {
+    (!value.is_none()).then(|| int(value)).transpose()
 }
 
 /// The type and the value for messages, such as "int 5".
@@ -331,7 +362,7 @@ pub fn offset_from_py(tp: &TopicPartition, value: &Bound<'_, PyAny>) -> PyResult
     let (offset, metadata, leader_epoch) = if value.is_instance_of::<PyTuple>() {
         value.extract::<(i64, Option<String>, i32)>().map_err(expected)?
     } else {
-        (value.extract().map_err(expected)?, None, -1)
+        (long(value).map_err(expected)?, None, -1)
     };
     Ok(OffsetAndMetadata {
         offset,

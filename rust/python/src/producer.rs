@@ -20,7 +20,7 @@ use crate::capsule::{Incoming, arrow_from_py};
 use crate::client_arguments::{Client, close_owned, refuse_keywords};
 use crate::convert::{
     bytes_from_py, describe, group_metadata_from_py, headers_from_py, import_classes, metrics_to_py, offsets_from_py,
-    optional_bytes_from_py, record_metadata_to_py, unpicklable,
+    optional_bytes_from_py, optional_int, record_metadata_to_py, unpicklable,
 };
 use crate::deserializers::is_class_of_serde;
 use crate::errors::Failure;
@@ -218,7 +218,7 @@ impl Producer {
         topic: &str,
         value: Option<&Bound<'_, PyAny>>,
         key: Option<&Bound<'_, PyAny>>,
-        partition: Option<i32>,
+        #[pyo3(from_py_with = optional_int)] partition: Option<i32>,
         timestamp_ms: Option<Moment>,
         headers: Option<&Bound<'_, PyAny>>,
         callback: Option<&Bound<'_, PyAny>>,
@@ -259,7 +259,7 @@ impl Producer {
         topic: &str,
         values: &Bound<'_, PyAny>,
         keys: Option<&Bound<'_, PyAny>>,
-        partition: Option<i32>,
+        #[pyo3(from_py_with = optional_int)] partition: Option<i32>,
     ) -> PyResult<usize> {
         let mut sent = 0;
         let outcome = self.send_each(py, topic, values, keys, partition, &mut sent);
@@ -290,7 +290,7 @@ impl Producer {
         topic: &str,
         value: Option<&Bound<'_, PyAny>>,
         key: Option<&Bound<'_, PyAny>>,
-        partition: Option<i32>,
+        #[pyo3(from_py_with = optional_int)] partition: Option<i32>,
         timestamp_ms: Option<Moment>,
         headers: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Sent> {

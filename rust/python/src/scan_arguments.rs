@@ -7,7 +7,7 @@ use fletchlog_records::TimeRange;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::convert::{describe, names_from_py, number_from_py};
+use crate::convert::{describe, long, names_from_py, number_from_py};
 use crate::errors::Failure;
 use crate::time::TimeBound;
 
@@ -157,7 +157,7 @@ pub fn times_from_py(start: Option<&Bound<'_, PyAny>>, end: Option<&Bound<'_, Py
 
 /// Milliseconds since 1970: an int, or a datetime.
 fn time_from_py(name: &str, time: &Bound<'_, PyAny>) -> PyResult<i64> {
-    if let Ok(milliseconds) = time.extract::<i64>() {
+    if let Ok(milliseconds) = long(time) {
         return Ok(milliseconds);
     }
     let Some(TimeBound(milliseconds)) = TimeBound::of_datetime(time)? else {

@@ -13,7 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::client_arguments::{Client, close_owned, refuse_keywords};
-use crate::convert::{describe, import_classes, metrics_to_py, partition_to_py, some, topics_from_py, unpicklable};
+use crate::convert::{
+    describe, import_classes, metrics_to_py, optional_int, partition_to_py, some, topics_from_py, unpicklable,
+};
 use crate::deserializers::Deserializers;
 use crate::errors::Failure;
 use crate::fault_rules::{rules_from_py, with_rules};
@@ -352,7 +354,12 @@ impl ShareConsumer {
     }
 
     #[doc = stub!(ShareConsumer._poll)]
-    fn _poll<'py>(&self, py: Python<'py>, most: Option<usize>, timeout_ms: Wait) -> PyResult<(Records, Calls<'py>)> {
+    fn _poll<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = optional_int)] most: Option<usize>,
+        timeout_ms: Wait,
+    ) -> PyResult<(Records, Calls<'py>)> {
         let (polled, commits) = self.poll_engine(py, most, timeout_ms.0)?;
         Ok((self.records(polled), calls(py, commits)?))
     }
