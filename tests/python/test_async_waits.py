@@ -278,3 +278,35 @@ def test_a_process_ends_with_an_iteration_under_way(end: str, daemon: bool) -> N
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("what", ["poll", "position", "iteration", "share poll"])
+def test_calls_that_need_not_wait_let_other_tasks_have_turns(peer: fl.Broker | str, what: str) -> None:
+    async def run() -> None:
+        async with (
+            fl.AsyncProducer(peer) as producer,
+            fl.AsyncConsumer(peer, {"auto.offset.reset": "earliest"}) as consumer,
+            fl.AsyncShareConsumer(peer, group="s", topics=["t"]) as share,
+        ):
+            await producer.send_many("t", [b"x"] * 1000)
+            await producer.flush()
+            consumer.assign([("t", 0)])
+
+            async def calls() -> None:
+                while True:
+                    if what == "poll":
+                        await consumer.poll(0)
+                    elif what == "position":
+                        await consumer.position(("t", 0))
+                    elif what == "share poll":
+                        await share.poll(0)
+                    else:
+                        consumer.seek(("t", 0), 0)
+                        await anext(consumer)
+
+            # a task without turns would never be cancelled
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(calls(), 0.1)
+            assert len(await consumer.poll()) + (await consumer.position(("t", 0))) > 0
+
+    asyncio.run(run())

@@ -69,5 +69,5 @@ def test_a_float_is_no_number_of_milliseconds() -> None:
     with fl.Broker.in_memory() as broker, fl.Producer(broker) as producer:
         with pytest.raises(TypeError, match="timedelta"):
             producer.flush(timeout_ms=1.5)  # type: ignore[arg-type]
-        with pytest.raises(fl.errors.InvalidArgumentError, match="timeout_ms is -1"):
+        with pytest.raises(fl.errors.InvalidArgumentError, match="-1 ms is negative"):
             producer.flush(timeout_ms=-1)

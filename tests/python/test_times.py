@@ -74,8 +74,8 @@ def test_a_poll_without_records_takes_as_long_as_it_was_given(consumer: fl.Consu
         ("5", TypeError, "expected milliseconds as an int, or a datetime.timedelta, got str '5'"),
         (True, TypeError, "got bool True"),
         (10**30, fl.errors.InvalidArgumentError, "int 1000000000000000000000000000000 is out of range"),
-        (-1, fl.errors.InvalidArgumentError, "timeout_ms is -1; give 0 or more milliseconds"),
-        (dt.timedelta(seconds=-1), fl.errors.InvalidArgumentError, "timeout_ms is -1000; give 0 or more milliseconds"),
+        (-1, fl.errors.InvalidArgumentError, "a wait of -1 ms is negative; give 0 or more milliseconds"),
+        (dt.timedelta(seconds=-1), fl.errors.InvalidArgumentError, "a wait of -1000 ms is negative; give 0 or more milliseconds"),
     ],
 )
 def test_anything_else_is_refused_with_the_unit(consumer: fl.Consumer, given: object, error: type[Exception], text: str) -> None:

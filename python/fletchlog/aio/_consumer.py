@@ -256,7 +256,7 @@ class AsyncConsumer:
 
     async def _end_close(self, timeout_ms: int | timedelta) -> None:
         try:
-            await self._calls.call(self._consumer._end_close, timeout_ms)  # noqa: SLF001 - of this package
+            await self._calls.begin(self._consumer._end_close, timeout_ms)  # noqa: SLF001 - of this package
         finally:
             self._calls.close()
             self._consumer._release()  # noqa: SLF001 - of this package
