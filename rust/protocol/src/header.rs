@@ -98,7 +98,7 @@ impl RequestHeader {
                 client_id: r.string()?,
             };
             if request_header_version(header.api_key, header.api_version) >= 2 {
-                r.tags(|_, _| Ok::<_, Fault>(false))?;
+                r.tags::<Fault>(&mut |_, _| Ok(false))?;
             }
             Ok(header)
         };
@@ -128,7 +128,7 @@ impl ResponseHeader {
         let read = |r: &mut Reader| {
             let correlation_id = r.i32()?;
             if header_version >= 1 {
-                r.tags(|_, _| Ok::<_, Fault>(false))?;
+                r.tags::<Fault>(&mut |_, _| Ok(false))?;
             }
             Ok(Self { correlation_id })
         };

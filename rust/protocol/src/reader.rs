@@ -200,9 +200,9 @@ impl Reader {
     /// Tagged fields: `known` reads the field if it knows the tag; others are skipped, in any order, also twice.
     pub(crate) fn tags<E: From<Fault>>(
         &mut self,
-        mut known: impl FnMut(&mut Self, u32) -> Result<bool, E>,
+        known: &mut dyn FnMut(&mut Self, u32) -> Result<bool, E>,
     ) -> Result<(), E> {
-        self.fields(|r, tag, size| {
+        self.fields(&mut |r, tag, size| {
             if !known(r, tag)? {
                 r.check(size)?;
                 r.at += size;
@@ -214,7 +214,7 @@ impl Reader {
     /// Tagged fields: `read` reads each, given its tag and its size in bytes.
     pub(crate) fn fields<E: From<Fault>>(
         &mut self,
-        mut read: impl FnMut(&mut Self, u32, usize) -> Result<(), E>,
+        read: &mut dyn FnMut(&mut Self, u32, usize) -> Result<(), E>,
     ) -> Result<(), E> {
         let count = self.unsigned_varint()?.cast_signed();
         for _ in 0..count {

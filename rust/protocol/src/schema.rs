@@ -145,6 +145,11 @@ impl Presence {
         self
     }
 
+    /// Whether every version has it among its plain fields.
+    pub(crate) const fn is_always_plain(self) -> bool {
+        self.versions.min <= 0 && self.versions.max == OPEN && self.tag.is_none()
+    }
+
     /// Where a version has the field.
     pub(crate) const fn place(self, version: i16) -> Place {
         match (self.versions.contains(version), self.tag) {

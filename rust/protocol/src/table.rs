@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::error::{Fault, WireError};
 use crate::reader::Reader;
-use crate::schema::FieldSpec;
+use crate::schema::{FieldSpec, Place, Presence};
 use crate::types::Wire;
 use crate::writer::Writer;
 
@@ -121,9 +121,62 @@ pub(crate) fn check_version(name: &'static str, known: RangeInclusive<i16>, vers
     }
 }
 
-/// Whether a field's value differs from its default.
-pub(crate) fn differs<T: PartialEq>(value: &T, default: &T) -> bool {
-    value != default
+/// Reads a field; `name` is for errors.
+#[inline]
+pub(crate) fn read_field<T: Wire>(
+    r: &mut Reader,
+    version: i16,
+    presence: Presence,
+    name: &'static str,
+) -> Result<T, WireError> {
+    T::read(r, version, presence.nullable.contains(version)).map_err(|error| error.at(name))
+}
+
+/// Writes a field; `name` is for errors.
+#[inline]
+pub(crate) fn write_field<T: Wire>(
+    value: &T,
+    w: &mut Writer,
+    version: i16,
+    presence: Presence,
+    name: &'static str,
+) -> Result<(), WireError> {
+    let written = value.write(w, version, presence.nullable.contains(version));
+    written.map_err(|error| error.at(name))
+}
+
+/// Writes a field that some versions do not have in this place. Returns whether [`write_tagged`] has to write it.
+pub(crate) fn write_if_present<T: Wire>(
+    value: &T,
+    w: &mut Writer,
+    version: i16,
+    presence: Presence,
+    initial: fn() -> T,
+    name: &'static str,
+) -> Result<bool, WireError> {
+    match presence.place(version) {
+        Place::Plain => write_field(value, w, version, presence, name).map(|()| false),
+        place if *value != initial() => match presence.check_absent(place) {
+            Ok(()) => Ok(place == Place::Tagged),
+            Err(fault) => Err(WireError::from(fault).at(name)),
+        },
+        _ => Ok(false),
+    }
+}
+
+/// Writes a tagged field whose value differs from its default.
+pub(crate) fn write_tagged<T: Wire>(
+    value: &T,
+    w: &mut Writer,
+    version: i16,
+    presence: Presence,
+    initial: fn() -> T,
+    name: &'static str,
+) -> Result<(), WireError> {
+    match presence.tag_in(version).filter(|_| *value != initial()) {
+        Some(tag) => w.tag(tag, &mut |w| write_field(value, w, version, presence, name)),
+        None => Ok(()),
+    }
 }
 
 /// The field `throttle_time_ms` of a struct, or 0.
@@ -293,24 +346,23 @@ macro_rules! structs {
                 fn read(r: &mut $crate::Reader, version: i16, _: bool) -> Result<Self, $crate::WireError> {
                     let mut value = Self::default();
                     $(
-                        let presence = const { $presence };
-                        if presence.place(version) == $crate::schema::Place::Plain {
-                            value.$field = $crate::types::Wire::read(r, version, presence.nullable.contains(version))
-                                .map_err(|error| error.at(concat!(stringify!($name), ".", stringify!($field))))?;
+                        if const { $presence.tag.is_none() } && const { $presence }.versions.contains(version) {
+                            let name = concat!(stringify!($name), ".", stringify!($field));
+                            value.$field = $crate::table::read_field(r, version, const { $presence }, name)?;
                         }
                     )*
                     if r.flexible() {
-                        r.tags(|r, tag| {
+                        r.tags::<$crate::WireError>(&mut |r, tag| {
                             $(
-                                let presence = const { $presence };
-                                if presence.tag_in(version) == Some(tag) {
-                                    value.$field = $crate::types::Wire::read(r, version, presence.nullable.contains(version))
-                                        .map_err(|error| error.at(concat!(stringify!($name), ".", stringify!($field))))?;
+                                // A branch that a constant rules out is not compiled.
+                                if const { $presence.tag.is_some() } && const { $presence }.tag_in(version) == Some(tag) {
+                                    let name = concat!(stringify!($name), ".", stringify!($field));
+                                    value.$field = $crate::table::read_field(r, version, const { $presence }, name)?;
                                     return Ok(true);
                                 }
                             )*
                             let _ = (r, tag);
-                            Ok::<_, $crate::WireError>(false)
+                            Ok(false)
                         })?;
                     }
                     Ok(value)
@@ -318,29 +370,24 @@ macro_rules! structs {
                 fn write(&self, w: &mut $crate::Writer, version: i16, _: bool) -> Result<(), $crate::WireError> {
                     let mut tags = 0;
                     $(
-                        let presence = const { $presence };
-                        let result = match presence.place(version) {
-                            $crate::schema::Place::Plain => {
-                                $crate::types::Wire::write(&self.$field, w, version, presence.nullable.contains(version))
-                            }
-                            place if $crate::table::differs(&self.$field, &initial!($type $(, $default)?)) => {
-                                tags += u32::from(place == $crate::schema::Place::Tagged);
-                                presence.check_absent(place).map_err($crate::WireError::from)
-                            }
-                            _ => Ok(()),
-                        };
-                        result.map_err(|error| error.at(concat!(stringify!($name), ".", stringify!($field))))?;
+                        let name = concat!(stringify!($name), ".", stringify!($field));
+                        // A branch that a constant rules out is not compiled.
+                        if const { $presence.is_always_plain() } {
+                            $crate::table::write_field(&self.$field, w, version, const { $presence }, name)?;
+                        } else {
+                            let initial = || initial!($type $(, $default)?);
+                            let presence = const { $presence };
+                            let is_tagged = $crate::table::write_if_present(&self.$field, w, version, presence, initial, name)?;
+                            tags += u32::from(is_tagged);
+                        }
                     )*
                     if w.flexible() {
                         w.unsigned_varint(tags);
                         $(
-                            let presence = const { $presence };
-                            if let Some(tag) = presence.tag_in(version)
-                                && $crate::table::differs(&self.$field, &initial!($type $(, $default)?))
-                            {
-                                let nullable = presence.nullable.contains(version);
-                                w.tag(tag, |w| $crate::types::Wire::write(&self.$field, w, version, nullable))
-                                    .map_err(|error| error.at(concat!(stringify!($name), ".", stringify!($field))))?;
+                            if const { $presence.tag.is_some() } {
+                                let name = concat!(stringify!($name), ".", stringify!($field));
+                                let initial = || initial!($type $(, $default)?);
+                                $crate::table::write_tagged(&self.$field, w, version, const { $presence }, initial, name)?;
                             }
                         )*
                     }

@@ -138,7 +138,7 @@ impl Tree {
         }
         let mut unknown = Vec::new();
         if r.flexible() {
-            r.fields(|r, tag, size| {
+            r.fields::<Fault>(&mut |r, tag, size| {
                 let known = table.iter().position(|spec| spec.presence.tag_in(version) == Some(tag));
                 let Some((value, spec)) = known.and_then(|at| Some((values.get_mut(at)?, &table[at]))) else {
                     unknown.push((tag, r.slice(size)?));
@@ -169,12 +169,12 @@ impl Tree {
         w.unsigned_varint(u32::try_from(tagged.len() + self.unknown.len()).map_err(|_| Fault::Length(tagged.len()))?);
         for (tag, spec, value) in tagged {
             let nullable = spec.presence.nullable.contains(version);
-            w.tag(tag, |w| value.write(spec.field_type, w, version, nullable))?;
+            w.tag(tag, &mut |w| value.write(spec.field_type, w, version, nullable))?;
         }
         for (tag, bytes) in &self.unknown {
-            w.tag(*tag, |w| {
+            w.tag::<Fault>(*tag, &mut |w| {
                 w.splice(bytes);
-                Ok::<_, Fault>(())
+                Ok(())
             })?;
         }
         Ok(())

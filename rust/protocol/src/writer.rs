@@ -126,7 +126,7 @@ impl Writer {
     pub(crate) fn tag<E: From<Fault>>(
         &mut self,
         tag: u32,
-        write: impl FnOnce(&mut Self) -> Result<(), E>,
+        write: &mut dyn FnMut(&mut Self) -> Result<(), E>,
     ) -> Result<(), E> {
         self.unsigned_varint(tag);
         let (start, before, spliced) = (self.buffer.len(), self.len(), self.spliced.len());
@@ -163,14 +163,14 @@ mod tests {
             writer.set_flexible(true);
             let bytes = Bytes::from(vec![7; large]);
             writer.put(b"before");
-            let field = |writer: &mut Writer| {
+            let mut field = |writer: &mut Writer| {
                 writer.length(bytes.len())?;
                 writer.splice(&bytes);
                 writer.put(b"end");
                 writer.splice(&bytes);
                 Ok::<_, Fault>(())
             };
-            writer.tag(5, field).unwrap();
+            writer.tag(5, &mut field).unwrap();
             writer.put(b"after");
             let mut expected = Writer::new();
             expected.set_flexible(true);

@@ -102,7 +102,7 @@ fn too_large(value: &Bound<'_, PyAny>, error: PyErr, expected: &str) -> PyErr {
 
 fn not_negative(ms: i64) -> PyResult<i64> {
     if ms < 0 {
-        return Err(Failure::argument(format!("timeout_ms is {ms}; give 0 or more milliseconds")).into());
+        return Err(Failure::argument(format!("a wait of {ms} ms is negative; give 0 or more milliseconds")).into());
     }
     Ok(ms)
 }
