@@ -2682,8 +2682,10 @@ def json_decode_inferred(data: _ArrowStream | _ArrowArray) -> tuple[Table, list[
         fletchlog.errors.InvalidArgumentError: There is no such column, or it has no bytes.
     """
 
-def json_reader(schema: _ArrowSchema) -> ValueReader:
+def json_reader(schema: _ArrowSchema, *, refuses_other_fields: bool = False) -> ValueReader:
     """Reads JSON values as the type of the only column of an Arrow schema; dictionaries and views are read as the types of their values.
+
+    A field that the type lacks is left out, or makes the value malformed.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: A part of the type has no JSON, or a struct a name twice.

@@ -310,3 +310,16 @@ def test_protobuf_and_json_are_encoded_too(cli, empty, tmp_path):
     assert cli("consume", empty, "t", "-f", "jsonl", "--tail", 1, "--value", "protobuf", *of_text).lines[0]["value"] == {"id": 5, "tags": ["a"]}
     cli(*words, "--value-format", "json", stdin='{"a":  [1, 2]}')
     assert cli("consume", empty, "t", "-f", "jsonl", "--tail", 1).lines[0]["value"] == '{"a":[1,2]}'
+
+
+@pytest.mark.parametrize("form", ["avro", "json"])
+def test_a_misspelt_field_is_not_lost(cli, empty, tmp_path, form):
+    text = {
+        "avro": '{"type":"record","name":"R","fields":[{"name":"id","type":"long"},{"name":"note","type":["null","string"],"default":null}]}',
+        "json": "id bigint, note string",
+    }[form]
+    (tmp_path / "schema").write_text(text)
+    lines = '{"id":1,"note":"a"}\n{"id":2,"noet":"b"}\n'
+    error = cli("produce", empty, "t", "-f", "jsonl", "--value-format", form, "--value-schema", tmp_path / "schema", stdin=lines, code=1).err
+    assert 'there is no field "noet" (there are id, note)' in error
+    assert fl.scan(empty, "t").to_pyarrow().num_rows == 1

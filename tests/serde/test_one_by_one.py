@@ -1,5 +1,6 @@
 """Single values as Python objects: the same as by way of pyarrow's columns, and its errors."""
 
+import collections
 import datetime as dt
 import decimal
 import io
@@ -222,3 +223,52 @@ def test_a_consumer_and_a_producer_use_them(tmp_path):
             records = [record for polled in consumer.read_to_end() for record in polled]
     assert [record.key for record in records] == list(range(100))
     assert [record.value for record in records] == [ORDER | {"id": number} for number in range(100)]
+
+
+NARROW_ROW = pa.struct([("id", pa.int64()), ("in", pa.struct([("note", pa.string())])), ("many", pa.list_(pa.struct([("n", pa.int64())])))])
+NARROW_AVRO = {
+    "type": "record",
+    "name": "R",
+    "fields": [
+        {"name": "id", "type": ["null", "long"], "default": None},
+        {"name": "in", "type": ["null", {"type": "record", "name": "I", "fields": [{"name": "note", "type": ["null", "string"]}]}], "default": None},
+        {
+            "name": "many",
+            "type": {"type": "array", "items": {"type": "record", "name": "M", "fields": [{"name": "n", "type": ["null", "long"]}]}},
+            "default": [],
+        },
+    ],
+}
+NARROW_PROTO = """syntax = "proto3"; message I { string note = 1; } message M { int64 n = 1; }
+message R { int64 id = 1; I in = 2; repeated M many = 3; }"""
+NARROW_JSON_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "id": {"type": "integer"},
+        "in": {"type": "object", "properties": {"note": {"type": "string"}}},
+        "many": {"type": "array", "items": {"type": "object", "properties": {"n": {"type": "integer"}}}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "made",
+    [serde.Avro(NARROW_AVRO), serde.Protobuf("R", NARROW_PROTO), serde.Json(NARROW_ROW), serde.JsonSchema(NARROW_JSON_SCHEMA)],
+    ids=lambda one: type(one).__name__,
+)
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ({"idd": 5}, "idd"),
+        ({"id": 1, "in": {"note": "a", "nota": "b"}}, "nota"),
+        ({"id": 1, "many": [{"n": 1}, {"m": 2}]}, "m"),
+        (collections.OrderedDict(id=1, extra=2), "extra"),
+    ],
+)
+def test_a_field_that_the_schema_lacks_is_not_lost(made, value, name):
+    with pytest.raises(fl.errors.InvalidArgumentError, match=f"there is no field '{name}'"):
+        made(value)
+    with pytest.raises((fl.errors.InvalidArgumentError, ValueError), match=f"there is no field '{name}'"):
+        column = pa.array([value])
+        _, reasons = made.encode(column)
+        raise ValueError(reasons.get(0))

@@ -76,7 +76,7 @@ def _of_json(column: pa.Array, kind: pa.DataType | None) -> tuple[pa.Array, dict
     from fletchlog.serde import Json
     from fletchlog.serde.columns import converted
 
-    made, reasons = Json(None if kind is None else text_type(kind)).decode(column.cast(pa.binary()))
+    made, reasons = Json(None if kind is None else text_type(kind)).decode_whole(column.cast(pa.binary()))
     if kind is None or made.type == kind:
         return made, reasons
     try:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fletchlog.errors import InvalidArgumentError
 from fletchlog.interop import require
-from fletchlog.serde.outcome import Reasons, arrow, by_halves
+from fletchlog.serde.outcome import Reasons, arrow, by_halves, no_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +36,30 @@ def mapped(arrow_type: pa.DataType, part: Callable[[pa.DataType, str], pa.DataTy
     if types.is_fixed_size_list(arrow_type):
         return pa.list_(arrow_type.value_field.with_type(mapped(arrow_type.value_type, part, f"{path}/items")), arrow_type.list_size)
     return arrow_type
+
+
+def refuse_other_fields(given: pa.DataType, wanted: pa.DataType, path: str = "") -> None:
+    """Refuses fields of structs that the type to be written does not have: their values would be lost.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: There is one.
+    """
+    types = arrow().types
+    if types.is_struct(given) and types.is_struct(wanted):
+        for field in given:
+            place = wanted.get_field_index(field.name)
+            if place < 0:
+                raise InvalidArgumentError(no_field(field.name, [one.name for one in wanted], path))
+            refuse_other_fields(field.type, wanted.field(place).type, f"{path}/{field.name}")
+    elif types.is_map(given) and types.is_map(wanted):
+        refuse_other_fields(given.item_type, wanted.item_type, f"{path}/value")
+    elif _has_items(given) and _has_items(wanted):
+        refuse_other_fields(given.value_type, wanted.value_type, f"{path}/items")
+
+
+def _has_items(arrow_type: pa.DataType) -> bool:
+    types = arrow().types
+    return any(is_one(arrow_type) for is_one in (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view))
 
 
 def plain_type(arrow_type: pa.DataType) -> pa.DataType:

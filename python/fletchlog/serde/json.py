@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
-from fletchlog.serde.columns import cast, converted, mapped, plain_type
+from fletchlog.serde.columns import cast, converted, mapped, plain_type, refuse_other_fields
 from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, framed
 from fletchlog.serde.typed import batch_of, column_of, decoded, encoded, paths, schema_of, type_of
 
@@ -27,7 +27,7 @@ class Json(OneByOne[Any]):
 
     Args:
         schema: A `pyarrow.Schema` (for objects) or `pyarrow.DataType`. Fields that a value lacks are null, fields that the schema
-            lacks are left out, a value that does not fit the type is malformed. None: the type is what the values show, read in
+            lacks are left out (and refused by `encode`), a value that does not fit the type is malformed. None: the type is what the values show, read in
             order up to the first that contradicts those before it (which is malformed, as are later ones that do not fit; one that contradicts
             itself is malformed and left out); it then depends on the values, so streams of batches should give a schema.
 
@@ -88,7 +88,14 @@ class Json(OneByOne[Any]):
 
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """See `Deserializer.decode`."""
-        reader = self._reader
+        return self._decoded(column, self._reader)
+
+    def decode_whole(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
+        """As `decode`; a value with a field that the schema lacks is malformed."""
+        reader = None if self.type is None else _core.json_reader(schema_of(_escaped(self.type)), refuses_other_fields=True)
+        return self._decoded(column, reader)
+
+    def _decoded(self, column: pa.BinaryArray, reader: _core.ValueReader | None) -> tuple[pa.Array, Reasons]:
         made, reasons = column_of(_core.json_decode_inferred(batch_of(column))) if reader is None else decoded(reader, column)
         reasons = {row: reason + framed(column[row].as_py()) if reason.startswith(_NOT_JSON) else reason for row, reason in reasons.items()}
         arrow_type = _unescaped(made.type) if self.type is None else self.type
@@ -115,6 +122,8 @@ class Json(OneByOne[Any]):
     def written(self, column: pa.Array, writer: _core.ValueWriter) -> tuple[pa.BinaryArray, Reasons]:
         """A column as the type, encoded by a writer of JSON."""
         reasons: Reasons = {}
+        if self.type is not None:
+            refuse_other_fields(column.type, self.type)
         column = cast(column, plain_type(self.type or column.type), reasons)
         escaped = _escaped(column.type)
         made, why = encoded(writer, column if escaped == column.type else converted(column, escaped, _cast))

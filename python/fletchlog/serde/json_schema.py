@@ -34,8 +34,8 @@ class JsonSchema(OneByOne[Any]):
     with the fields of all, if a field has the same type in each. Formats and limits do not change a type. A schema leaves the type open where it takes
     values of several, or of any kind, or contains itself.
 
-    A value that does not follow the schema is malformed; `encode` refuses it. Fields that the type lacks are left out, in both directions. Null fields are
-    left out where the schema does not allow null (`type`, `enum`, `const`, `$ref`, `allOf`, `anyOf`, `oneOf`), and written as null elsewhere.
+    A value that does not follow the schema is malformed; `encode` refuses it. Fields that the type lacks are left out when a value is read, and
+    refused when it is written. Null fields are left out where the schema does not allow null (`type`, `enum`, `const`, `$ref`, `allOf`, `anyOf`, `oneOf`), and written as null elsewhere.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Not a JSON Schema, or one that refers to a schema that is not given.

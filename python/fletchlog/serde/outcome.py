@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -112,13 +113,41 @@ class OneByOne(Generic[T]):
     def _by_column(self: Any, value: T) -> bytes:
         pa = arrow()
         try:
+            _refuse_other_keys(value, self.type)
             column, reasons = self.encode(pa.array([value], self.type))
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            raise InvalidArgumentError(f"{type(self).__name__} cannot encode {value!r:.60}: {error}") from None
+            # pyarrow says so where a str is expected, too
+            why = str(error) if "binary" in str(self.type) else str(error).replace("Expected bytes", "expected str")
+            if "conversion to struct type" in why:
+                why += f"; a dict is needed where the type has fields: {self.type}"
+            raise InvalidArgumentError(f"{type(self).__name__} cannot encode {value!r:.60}: {why}") from None
         if reasons:
             raise InvalidArgumentError(f"{type(self).__name__} cannot encode {value!r:.60}: {reasons[0]}")
         made: bytes = column[0].as_py()
         return made
+
+
+def _refuse_other_keys(value: Any, arrow_type: Any, path: str = "") -> None:
+    """Refuses keys of dicts that the type has no field for: pyarrow leaves them out."""
+    types = arrow().types
+    if isinstance(value, Mapping) and arrow_type is not None and types.is_struct(arrow_type):
+        names = [field.name for field in arrow_type]
+        for key, item in value.items():
+            if isinstance(key, str):
+                if key not in names:
+                    raise ValueError(no_field(key, names, path))
+                _refuse_other_keys(item, arrow_type.field(key).type, f"{path}/{key}")
+    elif isinstance(value, Mapping) and arrow_type is not None and types.is_map(arrow_type):
+        for item in value.values():
+            _refuse_other_keys(item, arrow_type.item_type, f"{path}/value")
+    elif isinstance(value, list | tuple) and arrow_type is not None and hasattr(arrow_type, "value_type"):
+        for item in value:
+            _refuse_other_keys(item, arrow_type.value_type, f"{path}/items")
+
+
+def no_field(name: str, names: list[str], path: str) -> str:
+    """Why a value cannot be written: a field would be lost."""
+    return f"there is no field {name!r}{f' at {path}' if path else ''}; fields are {', '.join(names) or 'none'}"
 
 
 def framed(data: bytes) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fletchlog.errors import InvalidArgumentError
-from fletchlog.serde.columns import cast
+from fletchlog.serde.columns import cast, refuse_other_fields
 from fletchlog.serde.outcome import Reasons, arrow
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def encoded(writer: ValueWriter, column: pa.Array) -> tuple[pa.BinaryArray, Reas
     reasons: Reasons = {}
     target = pa.schema(_Schema(writer.column_type(batch_of(column)))).field(0).type
     if column.type != target:
+        refuse_other_fields(column.type, target)
         column = cast(column, target, reasons)
     made, why = column_of(writer.encode(batch_of(column)))
     return made, why | reasons

@@ -318,7 +318,7 @@ fn of_dicts(
 ) -> Result<ArrayRef, NotMade> {
     let dicts = objects.iter().map(exactly::<PyDict>).collect::<Result<Vec<_>, _>>()?;
     let mut columns = Vec::with_capacity(fields.len());
-    let mut found = 0;
+    let (mut found, given) = (0, dicts.iter().flatten().map(|dict| dict.len()).sum::<usize>());
     for ((name, shape), field) in shapes.iter().zip(fields) {
         let mut values = Vec::with_capacity(objects.len());
         for (dict, object) in dicts.iter().zip(objects) {
@@ -328,8 +328,8 @@ fn of_dicts(
         }
         columns.push(shape.of_field(field, &values)?);
     }
-    // the keys may be bytes
-    if found == 0 && dicts.iter().flatten().any(|dict| !dict.is_empty()) {
+    // another key, which is an error, or keys that are bytes
+    if found < given {
         return Err(NotMade::LeftToPyarrow);
     }
     Ok(Arc::new(StructArray::try_new_with_length(

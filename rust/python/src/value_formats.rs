@@ -73,8 +73,14 @@ pub fn list_writer(items: &ValueWriter, size: Option<usize>) -> ValueWriter {
 
 #[doc = stub!(json_reader)]
 #[pyfunction]
-pub fn json_reader(schema: &Bound<'_, PyAny>) -> PyResult<ValueReader> {
+#[pyo3(signature = (schema, *, refuses_other_fields=false))]
+pub fn json_reader(schema: &Bound<'_, PyAny>, refuses_other_fields: bool) -> PyResult<ValueReader> {
     let reader = JsonReader::new(&only_type(schema)?).map_err(Failure::from)?;
+    let reader = if refuses_other_fields {
+        reader.refusing_other_fields()
+    } else {
+        reader
+    };
     Ok(ValueReader::new(Arc::new(reader)))
 }
 

@@ -17,6 +17,7 @@ use crate::reason::{Reason, SchemaError, named};
 #[derive(Debug)]
 pub struct JsonReader {
     root: Node,
+    refuses_other_fields: bool,
 }
 
 impl JsonReader {
@@ -28,7 +29,15 @@ impl JsonReader {
     pub fn new(data_type: &DataType) -> Result<Self, SchemaError> {
         Ok(Self {
             root: Node::new(data_type, true, "")?,
+            refuses_other_fields: false,
         })
+    }
+
+    /// A value with a field that the type lacks is malformed; otherwise the field is left out.
+    #[must_use]
+    pub fn refusing_other_fields(mut self) -> Self {
+        self.refuses_other_fields = true;
+        self
     }
 }
 
@@ -39,6 +48,7 @@ impl ReadValue for JsonReader {
 
     fn read(&self, bytes: &[u8], into: &mut Column) -> Result<(), Reason> {
         let read = Text::new(bytes).map_err(Fault::from).and_then(|mut text| {
+            text.refuses_other_fields = self.refuses_other_fields;
             value(&self.root, &mut text, into)?;
             Ok(text.end()?)
         });
@@ -234,6 +244,13 @@ fn members(fields: &[(String, Node)], text: &mut Text<'_>, row: usize, columns: 
             fields.iter().position(|(field, _)| **field == *name)
         };
         let Some(at) = found else {
+            if text.refuses_other_fields {
+                let names: Vec<&str> = fields.iter().map(|(field, _)| field.as_str()).collect();
+                return Err(Fault::from(format!(
+                    "there is no field {name:?} (there are {})",
+                    names.join(", ")
+                )));
+            }
             text.skip()?;
             continue;
         };

@@ -231,6 +231,22 @@ fn nearly_json() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![tokens, nested, prop::collection::vec(any::<u8>(), 0..12)]
 }
 
+#[test]
+fn other_fields_are_left_out_or_refused() {
+    let inner = DataType::Struct(vec![Field::new("b", DataType::Int64, true)].into());
+    let whole = DataType::Struct(vec![Field::new("a", inner, true)].into());
+    let values = [r#"{"a":{"b":1}}"#, r#"{"a":{"b":1,"c":[2,{}]}}"#, r#"{"aa":null}"#];
+    assert!(decoded(&whole, &values).reasons.is_empty());
+    let strict = JsonReader::new(&whole).unwrap().refusing_other_fields();
+    let reasons = decode(&strict, &column(&values)).unwrap().reasons;
+    let reasons: Vec<_> = reasons.iter().map(|(row, reason)| (*row, reason.to_string())).collect();
+    let expected = [
+        (1, "there is no field \"c\" (there are b) at /a"),
+        (2, "there is no field \"aa\" (there are a)"),
+    ];
+    assert_eq!(reasons, expected.map(|(row, reason)| (row, reason.to_owned())));
+}
+
 proptest! {
     #[test]
     fn exactly_what_a_full_parser_takes_is_json(value in nearly_json()) {

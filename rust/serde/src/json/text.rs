@@ -49,12 +49,19 @@ pub(crate) struct Text<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    /// See [`super::read::JsonReader::refusing_other_fields`].
+    pub(crate) refuses_other_fields: bool,
 }
 
 impl<'a> Text<'a> {
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, NotJson> {
         let text = std::str::from_utf8(bytes).map_err(|_| NotJson)?;
-        Ok(Self { text, at: 0, depth: 0 })
+        Ok(Self {
+            text,
+            at: 0,
+            depth: 0,
+            refuses_other_fields: false,
+        })
     }
 
     fn byte(&self) -> Option<u8> {
