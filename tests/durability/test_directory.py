@@ -345,3 +345,24 @@ def test_a_partition_whose_directory_is_not_made_yet_counts_and_is_empty(tmp_pat
     with fl.Broker(tmp_path / "log", read_only=True) as broker:
         assert [p.partition for p in broker.describe_topic("t").partitions] == [0, 1, 2]
         assert broker.scan("t").to_pyarrow().num_rows == 7
+
+
+@pytest.mark.parametrize("cut", ["to a batch", "to nothing", "away"])
+def test_a_copy_that_was_cut_short_is_read_with_a_warning(tmp_path, caplog, cut):
+    with fl.Broker(tmp_path / "log", create=True) as broker:
+        broker.create_topic("t")
+        for _ in range(2):
+            with fl.Producer(broker, {"linger.ms": 1000}) as producer:
+                producer.send_many("t", [b"x"] * 50)
+    log = next((tmp_path / "log" / "t-0").glob("*.log"))
+    data = log.read_bytes()
+    if cut == "away":
+        log.unlink()
+    else:
+        # the first batch: base offset, length, and as many bytes
+        log.write_bytes(data[: 12 + int.from_bytes(data[8:12], "big")] if cut == "to a batch" else b"")
+    with caplog.at_level("WARNING"):
+        rows = fl.scan(tmp_path / "log", "t").to_pyarrow().num_rows
+    assert rows == (50 if cut == "to a batch" else 0)
+    assert any(f"the log ends at offset {rows}, but everything up to offset 100 was on disk" in record.getMessage() for record in caplog.records)
+    assert not all(report.ok for report in fl.files.verify(tmp_path / "log"))

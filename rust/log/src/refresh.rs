@@ -105,10 +105,12 @@ impl ReadOnlyLoader<'_> {
             segments.push(self.open_segment(*base, planned, &mut rebuild_txn_index)?);
         }
         if segments.is_empty() {
+            self.warn_of_a_missing_end(self.checkpointed_start);
             return Ok(self.without_segments(stored_epochs.unwrap_or_default()));
         }
         let segments = Segments::new(segments);
         let (log_end_offset, last) = self.check_active(segments.active())?;
+        self.warn_of_a_missing_end(log_end_offset);
         let mut epochs = match stored_epochs {
             Some(stored) => stored,
             None => LeaderEpochCache::rebuild(segments.as_slice())?,
@@ -123,6 +125,17 @@ impl ReadOnlyLoader<'_> {
         let log_start_offset = self.checkpointed_start.max(first).min(log_end_offset);
         let producers = self.producers(&plan, &segments, rebuild_txn_index, log_start_offset, log_end_offset)?;
         Ok(loaded(segments, epochs, producers, log_start_offset, log_end_offset))
+    }
+
+    /// A copy of a directory may end before what was on disk: what it has is read.
+    fn warn_of_a_missing_end(&self, log_end_offset: i64) {
+        if log_end_offset < self.recovery_point {
+            log::warn!(
+                "{}: the log ends at offset {log_end_offset}, but everything up to offset {} was on disk: records are missing, as in a copy that was cut short; run verify, or copy again",
+                self.dir.display(),
+                self.recovery_point
+            );
+        }
     }
 
     fn open_segment(
