@@ -288,7 +288,7 @@ def test_calls_that_need_not_wait_let_other_tasks_have_turns(peer: fl.Broker | s
             fl.AsyncConsumer(peer, {"auto.offset.reset": "earliest"}) as consumer,
             fl.AsyncShareConsumer(peer, group="s", topics=["t"]) as share,
         ):
-            await producer.send_many("t", [b"x"] * 1000)
+            await producer.send_many("t", [b"x"] * 1000, partition=0)
             await producer.flush()
             consumer.assign([("t", 0)])
 

@@ -80,3 +80,15 @@ def test_a_deleted_group_stays_deleted(tmp_path: Path) -> None:
         assert [group.group_id for group in broker.groups()] == ["kept"]
         with pytest.raises(fl.errors.ReadOnlyError):
             broker.delete_group("kept")
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_negative_offset_is_no_start_of_a_group(topic: fl.Broker, remote: bool) -> None:
+    with topic.listen() as listener, fl.Cluster(f"kafka://{listener.bootstrap}") as cluster:
+        admin = cluster if remote else topic
+        for alter in (admin.alter_offsets, admin.alter_share_group_offsets):
+            with pytest.raises(fl.errors.InvalidArgumentError, match="t-0: offset -7 is negative"):
+                alter("g", {("t", 0): -7})
+        with pytest.raises(TypeError, match="expected a list of topic names, got str"):
+            admin.delete_share_group_offsets("g", "t")  # type: ignore[arg-type]
+        assert topic.groups() == []

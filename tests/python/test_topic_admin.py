@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +129,38 @@ def test_every_property_says_where_it_comes_from() -> None:
         assert [entry.name for entry in broker.describe_config("t")] == [key.name for key in fl.admin.config_table() if key.scope == "topic"]
         with pytest.raises(fl.errors.UnknownTopicOrPartitionError):
             broker.describe_config("nothing")
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_property_that_does_not_exist_is_not_reset(broker: fl.Broker, remote: bool) -> None:
+    broker.create_topic("t", config={"retention.ms": 1000})
+    with broker.listen() as listener, fl.Cluster(f"kafka://{listener.bootstrap}") as cluster:
+        admin = cluster if remote else broker
+        for reset, meant in (
+            (lambda: admin.alter_topic_config("t", {"retention.m": None}), "retention.ms"),
+            (lambda: admin.alter_broker_config({"log.retention.m": None}), "log.retention.ms"),
+            (lambda: admin.alter_group_config("g", {"share.auto.offset.rest": None}), "share.auto.offset.reset"),
+        ):
+            with pytest.raises(fl.errors.ConfigError, match=f"did you mean `{re.escape(meant)}`"):
+                reset()
+        admin.alter_topic_config("t", {"retention.ms": None})
+        assert "retention.ms" not in {entry.name for entry in broker.describe_config("t") if entry.source == "DYNAMIC_TOPIC_CONFIG"}
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_topics_of_kafka_are_not_made_by_mistake(broker: fl.Broker, remote: bool) -> None:
+    with broker.listen() as listener, fl.Cluster(f"kafka://{listener.bootstrap}") as cluster:
+        admin = cluster if remote else broker
+        for name in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
+            with pytest.raises(fl.errors.InvalidArgumentError, match=r"set its cleanup\.policy"):
+                admin.create_topic(name)
+        admin.create_topic("__consumer_offsets", partitions=3, config={"cleanup.policy": "compact"})
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("retention_ms", "retention.ms"), ("segment_bytes", "segment.bytes"), ("Retention.MS", "retention.ms"), ("local_retention_ms", "local.retention.ms")],
+)
+def test_a_name_with_underscores_is_meant_with_dots(broker: fl.Broker, given: str, meant: str) -> None:
+    with pytest.raises(fl.errors.ConfigError, match=f"did you mean `{re.escape(meant)}`"):
+        broker.create_topic("t", config={given: 5})

@@ -565,9 +565,9 @@ fn nearest(scope: Scope, name: &str) -> Option<String> {
     let given = name.to_ascii_lowercase().replace('_', ".");
     let ends_so = |known: &&str| known.strip_suffix(&*given).is_some_and(|before| before.ends_with('.'));
     let names = || keys(scope).iter().map(|k| k.name);
-    names()
-        .filter(ends_so)
-        .min()
+    let is_spelt_otherwise = names().find(|known| *known == given);
+    is_spelt_otherwise
+        .or_else(|| names().filter(ends_so).min())
         .or_else(|| nearest_name(&given, names()))
         .map(str::to_owned)
 }

@@ -56,4 +56,5 @@ pub use security::{
     Principal, ResourceType, ScramDeletion, ScramUpsertion,
 };
 pub use share::ShareRecordState;
+pub use topic_names::is_internal;
 pub use transaction::{TransactionDescription, TransactionFilter, TransactionListing};

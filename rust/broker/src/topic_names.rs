@@ -36,8 +36,8 @@ pub(crate) fn unified(name: &str) -> String {
 /// KRaft's own log, no topic of the data plane. Kafka: `Topic#CLUSTER_METADATA_TOPIC_NAME`.
 pub(crate) const CLUSTER_METADATA: &str = "__cluster_metadata";
 
-/// Kafka: `Topic#isInternal`.
-pub(crate) fn is_internal(name: &str) -> bool {
+/// Whether the broker makes this topic for itself. Kafka: `Topic#isInternal`.
+pub fn is_internal(name: &str) -> bool {
     name == CONSUMER_OFFSETS || name == TRANSACTION_STATE || name == SHARE_GROUP_STATE
 }
 

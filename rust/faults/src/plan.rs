@@ -323,7 +323,12 @@ fn error_of(value: &Value) -> Result<ErrorCode, String> {
             .and_then(|code| i16::try_from(code).ok())
             .and_then(ErrorCode::from_code),
     };
-    found.filter(|code| *code != ErrorCode::NONE).ok_or_else(|| {
+    if found == Some(ErrorCode::NONE) {
+        return Err(format!(
+            "{value} means that there is no error; name one of Kafka's, such as NOT_LEADER_OR_FOLLOWER"
+        ));
+    }
+    found.ok_or_else(|| {
         let names = || ErrorCode::ALL.iter().map(|code| code.name());
         let given = value.as_str().map(as_in_table);
         let hint = given.and_then(|given| nearest(&given, names));

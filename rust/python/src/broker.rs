@@ -22,10 +22,10 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyMapping, PyTuple};
 use crate::acls::{acls_from_py, acls_to_py, filter_or_all, filters_from_py, scram_mechanism};
 use crate::clock::{Clock, Listeners};
 use crate::convert::{
-    broker_resource, bytes_from_py, changes_from_py, cleaned_partition_class, config_entry_class, config_from_py,
-    counted, describe, described_resource, int, long, metrics_to_py, number_from_py, offsets_from_py, optional_int,
-    partition_description_class, partitions_from_py, properties_from_py, starts_from_py, topic_description_class,
-    transaction_to_py, unpicklable,
+    broker_resource, bytes_from_py, changes_from_py, check_resets, cleaned_partition_class, config_entry_class,
+    config_from_py, counted, describe, described_resource, group_offsets_from_py, int, long, metrics_to_py,
+    number_from_py, optional_int, partition_description_class, partitions_from_py, properties_from_py, starts_from_py,
+    topic_description_class, topics_from_py, transaction_to_py, unpicklable,
 };
 use crate::errors::{Failure, errors_module};
 use crate::fork::Shared;
@@ -262,6 +262,7 @@ impl Broker {
         config: &Bound<'_, PyAny>,
         validate_only: bool,
     ) -> PyResult<()> {
+        let given = changes_from_py(config)?;
         let change = |(name, value): (String, Option<String>)| AlterConfig {
             name,
             op: match value {
@@ -270,9 +271,14 @@ impl Broker {
             },
             value,
         };
-        let changes: Vec<_> = changes_from_py(config)?.into_iter().map(change).collect();
-        self.inner
-            .call(py, |broker, _| broker.alter_config(of, &changes, validate_only))
+        self.inner.call(py, |broker, _| {
+            check_resets(of, &given, || {
+                let entries = broker.describe_config(1, of)?;
+                Ok::<_, BrokerError>(entries.iter().map(|entry| entry.name.to_string()).collect())
+            })?;
+            let changes: Vec<_> = given.into_iter().map(change).collect();
+            Ok::<_, Failure>(broker.alter_config(of, &changes, validate_only)?)
+        })
     }
 }
 
@@ -687,8 +693,8 @@ impl Broker {
     }
 
     #[doc = stub!(Broker.delete_share_group_offsets)]
-    fn delete_share_group_offsets(&self, py: Python<'_>, group_id: &str, topics: Vec<String>) -> PyResult<()> {
-        let topics = topics.into_iter().map(Arc::from).collect();
+    fn delete_share_group_offsets(&self, py: Python<'_>, group_id: &str, topics: &Bound<'_, PyAny>) -> PyResult<()> {
+        let topics = topics_from_py(topics)?;
         self.inner.call(py, |broker, _| {
             let request = delete_share_request(group_id, topics);
             let deleted = broker.delete_share_group_offsets(&request)?;
@@ -802,7 +808,7 @@ impl Broker {
 
     #[doc = stub!(Broker.alter_offsets)]
     fn alter_offsets(&self, py: Python<'_>, group_id: &str, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
-        let offsets = offsets_from_py(offsets)?;
+        let offsets = group_offsets_from_py(offsets)?;
         self.inner
             .call(py, |broker, _| broker.alter_offsets(&group_id.into(), &offsets))
     }

@@ -24,9 +24,9 @@ use crate::acls;
 use crate::broker::{LEDGER, TO_THE_END};
 use crate::client_arguments::{arguments, peer_of};
 use crate::convert::{
-    broker_resource, changes_from_py, cluster_config_from_py, config_entry_class, described_resource, int,
-    number_from_py, offsets_from_py, optional_int, partition_description_class, partitions_from_py, properties_from_py,
-    some, starts_from_py, topic_description_class, transaction_to_py, unpicklable,
+    broker_resource, changes_from_py, check_resets, cluster_config_from_py, config_entry_class, described_resource,
+    group_offsets_from_py, int, number_from_py, optional_int, partition_description_class, partitions_from_py,
+    properties_from_py, some, starts_from_py, topic_description_class, topics_from_py, transaction_to_py, unpicklable,
 };
 use crate::errors::Failure;
 use crate::fork::Exclusive;
@@ -59,6 +59,24 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Changes properties; `None` resets one.
+    fn alter_config(
+        &self,
+        py: Python<'_>,
+        of: ConfigResource,
+        config: &Bound<'_, PyAny>,
+        validate_only: bool,
+    ) -> PyResult<()> {
+        let changes = changes_from_py(config)?;
+        self.inner.awaited(py, move |client, stop| {
+            check_resets(&of, &changes, || {
+                let entries = client.describe_config(Some(&of), &mut *stop)?;
+                Ok::<_, AdminError>(entries.iter().map(|entry| entry.name.to_string()).collect())
+            })?;
+            Ok::<_, Failure>(client.alter_config(&of, &changes, validate_only, stop)?)
+        })
+    }
+
     /// Creates topics; the error is that of the first one that was refused.
     fn create(&self, py: Python<'_>, topics: Vec<NewTopic>, exist_ok: bool) -> PyResult<()> {
         if topics.is_empty() {
@@ -246,10 +264,7 @@ impl Cluster {
         config: &Bound<'_, PyAny>,
         validate_only: bool,
     ) -> PyResult<()> {
-        let changes = changes_from_py(config)?;
-        self.inner.awaited(py, move |client, stop| {
-            client.alter_config(&ConfigResource::Topic(topic), &changes, validate_only, stop)
-        })
+        self.alter_config(py, ConfigResource::Topic(topic), config, validate_only)
     }
 
     #[doc = stub!(Cluster.alter_broker_config)]
@@ -261,10 +276,7 @@ impl Cluster {
         #[pyo3(from_py_with = optional_int)] node: Option<i32>,
         validate_only: bool,
     ) -> PyResult<()> {
-        let (of, changes) = (broker_resource(node), changes_from_py(config)?);
-        self.inner.awaited(py, move |client, stop| {
-            client.alter_config(&of, &changes, validate_only, stop)
-        })
+        self.alter_config(py, broker_resource(node), config, validate_only)
     }
 
     #[doc = stub!(Cluster.alter_group_config)]
@@ -276,10 +288,7 @@ impl Cluster {
         config: &Bound<'_, PyAny>,
         validate_only: bool,
     ) -> PyResult<()> {
-        let (of, changes) = (ConfigResource::Group(group), changes_from_py(config)?);
-        self.inner.awaited(py, move |client, stop| {
-            client.alter_config(&of, &changes, validate_only, stop)
-        })
+        self.alter_config(py, ConfigResource::Group(group), config, validate_only)
     }
 
     #[doc = stub!(Cluster.describe_config)]
@@ -524,8 +533,8 @@ impl Cluster {
     }
 
     #[doc = stub!(Cluster.delete_share_group_offsets)]
-    fn delete_share_group_offsets(&self, py: Python<'_>, group_id: String, topics: Vec<String>) -> PyResult<()> {
-        let topics: Vec<Arc<str>> = topics.into_iter().map(Arc::from).collect();
+    fn delete_share_group_offsets(&self, py: Python<'_>, group_id: String, topics: &Bound<'_, PyAny>) -> PyResult<()> {
+        let topics = topics_from_py(topics)?;
         self.inner.awaited(py, move |client, stop| {
             client.delete_share_group_offsets(&group_id, &topics, stop)
         })
@@ -547,7 +556,7 @@ impl Cluster {
 
     #[doc = stub!(Cluster.alter_offsets)]
     fn alter_offsets(&self, py: Python<'_>, group_id: String, offsets: &Bound<'_, PyAny>) -> PyResult<()> {
-        let offsets = offsets_from_py(offsets)?;
+        let offsets = group_offsets_from_py(offsets)?;
         self.inner
             .awaited(py, move |client, stop| client.alter_offsets(&group_id, &offsets, stop))
     }

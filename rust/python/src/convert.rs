@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fletchlog_api::config_table::keys;
-use fletchlog_api::{Config, ConfigResource, OffsetAndMetadata, Scope};
+use fletchlog_api::{Config, ConfigResource, OffsetAndMetadata, Scope, nearest_name};
 use fletchlog_broker::TransactionDescription;
 use fletchlog_client::Metric;
 use fletchlog_client::consumer::OffsetAndTimestamp;
@@ -229,6 +229,39 @@ pub fn changes_from_py(config: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Optio
     })
 }
 
+/// Checks the names of properties to be reset: the broker ignores those that it does not know. `described` gets those of the resource.
+///
+/// # Errors
+/// An unknown name; those of `described`.
+pub fn check_resets<E: Into<Failure>>(
+    of: &ConfigResource,
+    changes: &[(String, Option<String>)],
+    described: impl FnOnce() -> Result<Vec<String>, E>,
+) -> Result<(), Failure> {
+    let table = match of {
+        ConfigResource::Topic(_) => keys(Scope::Topic),
+        ConfigResource::AllBrokers | ConfigResource::Broker(_) => keys(Scope::Broker),
+        ConfigResource::Group(_) | ConfigResource::ClientMetrics(_) => &[],
+    };
+    let is_known = |name: &str| table.iter().any(|key| key.name == name);
+    let resets = changes
+        .iter()
+        .filter(|(_, value)| value.is_none())
+        .map(|(name, _)| name);
+    let unknown: Vec<&String> = resets.filter(|name| !is_known(name)).collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let known = described().map_err(Into::into)?;
+    let Some(name) = unknown.into_iter().find(|name| !known.contains(name)) else {
+        return Ok(());
+    };
+    let names = table.iter().map(|key| key.name).chain(known.iter().map(String::as_str));
+    let meant = nearest_name(name, names).map(|meant| format!("; did you mean `{meant}`?"));
+    let text = format!("there is no property `{name}` to reset{}", meant.unwrap_or_default());
+    Err(Failure::of("config", text))
+}
+
 /// The resource of a node; `None`: of all nodes.
 pub fn broker_resource(node: Option<i32>) -> ConfigResource {
     node.map_or(ConfigResource::AllBrokers, ConfigResource::Broker)
@@ -373,8 +406,21 @@ pub fn offset_from_py(tp: &TopicPartition, value: &Bound<'_, PyAny>) -> PyResult
 
 /// Takes `{tp: int}`.
 pub fn starts_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<(TopicPartition, i64)>> {
-    let offsets = offsets_from_py(value)?;
+    let offsets = group_offsets_from_py(value)?;
     Ok(offsets.into_iter().map(|(tp, offset)| (tp, offset.offset)).collect())
+}
+
+/// As [`offsets_from_py`]; negative ones are refused, as the constructor of Java's `OffsetAndMetadata` does.
+pub fn group_offsets_from_py(value: &Bound<'_, PyAny>) -> PyResult<Vec<(TopicPartition, OffsetAndMetadata)>> {
+    let offsets = offsets_from_py(value)?;
+    match offsets.iter().find(|(_, offset)| offset.offset < 0) {
+        None => Ok(offsets),
+        Some((tp, offset)) => Err(Failure::argument(format!(
+            "{tp}: offset {} is negative; give the offset of the next record to read",
+            offset.offset
+        ))
+        .into()),
+    }
 }
 
 /// Takes `{tp: OffsetAndMetadata | int}`.

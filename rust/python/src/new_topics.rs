@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use fletchlog_api::ErrorCode;
-use fletchlog_broker::NewTopic as Engine;
+use fletchlog_broker::{NewTopic as Engine, is_internal};
 use fletchlog_protocol::messages::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString, PyTuple};
 
-use crate::convert::{describe, each, properties_from_py};
+use crate::convert::{describe, each, int, properties_from_py};
 use crate::errors::Failure;
 
 /// The cluster's default, in a request.
@@ -31,10 +31,17 @@ impl NewTopic {
         config: Option<&Bound<'_, PyAny>>,
         replication_factor: Option<i16>,
     ) -> PyResult<Self> {
+        let config = properties_from_py(config)?;
+        if is_internal(name) && !config.iter().any(|(name, _)| name == "cleanup.policy") {
+            let text = format!(
+                "{name} is a topic of Kafka's own: the broker makes it, compacted, when it first needs it; to make it yourself, set its cleanup.policy"
+            );
+            return Err(Failure::argument(text).into());
+        }
         Ok(Self {
             name: name.to_owned(),
             partitions,
-            config: properties_from_py(config)?,
+            config,
             replication_factor,
         })
     }
@@ -53,7 +60,7 @@ impl NewTopic {
         let tuple = value.cast::<PyTuple>().map_err(|_| expected())?;
         let field = |place: usize| tuple.get_item(place).ok().filter(|field| !field.is_none());
         let number = |place: usize, default: i32| match field(place) {
-            Some(field) => field.extract::<i32>().map_err(|_| expected()),
+            Some(field) => int::<i32>(&field).map_err(|_| expected()),
             None => Ok(default),
         };
         let name: String = field(0).and_then(|name| name.extract().ok()).ok_or_else(expected)?;

@@ -143,6 +143,7 @@ impl Producer {
 
     fn future(&self, future: Future) -> RecordFuture {
         RecordFuture {
+            is_asked: AtomicBool::new(false),
             inner: Shared::new("future", future),
             callbacks: Arc::downgrade(&self.callbacks),
         }
@@ -734,6 +735,35 @@ pub struct RecordFuture {
     inner: Shared<Future>,
     /// The producer's callbacks. Every record is done before its producer is dropped.
     callbacks: Weak<Callbacks>,
+    /// Somebody has asked for the outcome, or waits for it.
+    is_asked: AtomicBool,
+}
+
+impl RecordFuture {
+    fn asked(&self) {
+        self.is_asked.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A failure that nobody asked for would leave no trace. The engine warns of records whose futures were dropped before they failed.
+impl Drop for RecordFuture {
+    fn drop(&mut self) {
+        static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+        if self.is_asked.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(Some(Err(error))) = self.inner.get().map(Future::try_result) else {
+            return;
+        };
+        let mut last = lock(&LAST);
+        let is_pause = last.is_some_and(|last| last.elapsed() < Duration::from_secs(1));
+        if !is_pause && !matches!(error, ClientError::TransactionAborted(_)) {
+            *last = Some(Instant::now());
+            log::warn!(
+                "a record was not written, which only this warning reports, as its future was dropped without being asked: {error}"
+            );
+        }
+    }
 }
 
 #[pymethods]
@@ -741,6 +771,7 @@ impl RecordFuture {
     #[doc = stub!(RecordFuture.result)]
     #[pyo3(signature = (timeout=None, *, timeout_ms=None))]
     fn result(&self, py: Python<'_>, timeout: Option<Seconds>, timeout_ms: Option<Wait>) -> PyResult<Py<PyAny>> {
+        self.asked();
         let timeout_ms = limit(timeout, timeout_ms)?;
         let metadata = self.inner.call(py, |future, stop| future.result(timeout_ms, stop))?;
         Ok(record_metadata_to_py(py, &metadata)?.unbind())
@@ -749,6 +780,7 @@ impl RecordFuture {
     #[doc = stub!(RecordFuture.exception)]
     #[pyo3(signature = (timeout=None, *, timeout_ms=None))]
     fn exception(&self, py: Python<'_>, timeout: Option<Seconds>, timeout_ms: Option<Wait>) -> PyResult<Option<PyErr>> {
+        self.asked();
         let timeout_ms = limit(timeout, timeout_ms)?;
         let outcome = self.inner.call(py, |future, stop| {
             let waited = future.result(timeout_ms, stop);
@@ -767,6 +799,7 @@ impl RecordFuture {
     fn add_done_callback(slf: &Bound<'_, Self>, callback: &Bound<'_, PyAny>) -> PyResult<()> {
         ensure_callable(callback, "callback(future)")?;
         let (py, this) = (slf.py(), slf.get());
+        this.asked();
         let registered = match this.callbacks.upgrade() {
             Some(callbacks) if !this.done(py)? => {
                 let on_done = callbacks.on_done(slf, callback)?;
@@ -784,6 +817,7 @@ impl RecordFuture {
     #[doc = stub!(RecordFuture.__await__)]
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        slf.get().asked();
         if let Some(outcome) = slf.get().inner.at_once(py, Future::try_result)? {
             return Ok(Bound::new(py, Decided(outcome))?.into_any());
         }

@@ -404,18 +404,20 @@ impl ConsumerCoordinator {
             return;
         };
         let group = Arc::clone(&self.settings.group_id);
+        let why = response.error_message.as_ref().map(|message| format!(" ({message})"));
+        let refused = format!("the commit of {tp} was refused{}", why.unwrap_or_default());
         match code {
             ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
                 self.note_unknown(id, response);
-                self.repeat_operation(id, code, format!("the commit of {tp} was refused"), now_ms);
+                self.repeat_operation(id, code, refused, now_ms);
             }
             // The epoch has grown meanwhile: the next attempt has the new one.
             ErrorCode::COORDINATOR_LOAD_IN_PROGRESS | ErrorCode::STALE_MEMBER_EPOCH => {
-                self.repeat_operation(id, code, format!("the commit of {tp} was refused"), now_ms);
+                self.repeat_operation(id, code, refused, now_ms);
             }
             ErrorCode::COORDINATOR_NOT_AVAILABLE | ErrorCode::NOT_COORDINATOR | ErrorCode::REQUEST_TIMED_OUT => {
                 self.coordinator_unknown();
-                self.repeat_operation(id, code, format!("the commit of {tp} was refused"), now_ms);
+                self.repeat_operation(id, code, refused, now_ms);
             }
             ErrorCode::UNKNOWN_MEMBER_ID | ErrorCode::ILLEGAL_GENERATION => {
                 if self.membership.is_stable() {

@@ -138,19 +138,20 @@ impl BatchResult {
             log_append_time,
         });
     }
-    /// The batch will not be in the log, or it is unknown whether it will.
-    pub(crate) fn failed(&self, error: &ClientError) {
-        self.decide(State::Failed(error.clone()));
+    /// The batch will not be in the log, or it is unknown whether it will. Returns the number of callbacks.
+    pub(crate) fn failed(&self, error: &ClientError) -> usize {
+        self.decide(State::Failed(error.clone()))
     }
-    /// Sets the outcome and calls the callbacks. Later decisions are ignored.
-    fn decide(&self, outcome: State) {
+    /// Sets the outcome and calls the callbacks. Returns their number. Later decisions are ignored.
+    fn decide(&self, outcome: State) -> usize {
         let mut state = lock(&self.state);
-        let State::Open(waiting) = &mut *state else { return };
+        let State::Open(waiting) = &mut *state else { return 0 };
         let mut waiting = std::mem::take(waiting);
         // A stable sort: callbacks of the same record keep their order.
         waiting.sort_by_key(|(at, _)| at.index);
         // Before the callbacks: a record is decided even if one of them panics.
         *state = outcome;
+        let callbacks = waiting.len();
         for (at, call) in waiting {
             let Some(outcome) = state.outcome(at) else { continue };
             let called = catch_unwind(AssertUnwindSafe(|| call(&outcome)));
@@ -160,6 +161,7 @@ impl BatchResult {
                 );
             }
         }
+        callbacks
     }
     /// The records continue in other batches, given by the index of each one's first record, ascending, from 0. Returns the results of
     /// those. One batch with all records has this result: a batch may be "split" into itself any number of times, and results that refer to

@@ -209,6 +209,7 @@ impl Producer {
         }
         let mut guard = self.shared.lock();
         self.shared.fail_all(&mut guard, &forced());
+        guard.accumulator.unseen.report();
         let failure = guard.accumulator.run_failure.take();
         drop(guard);
         let thread = lock(&self.thread).take();

@@ -20,6 +20,13 @@ pub(crate) struct Run {
     count: i32,
 }
 
+impl Run {
+    /// Number of its records.
+    pub(crate) fn count(&self) -> i32 {
+        self.count
+    }
+}
+
 /// (producer id, epoch).
 pub(crate) type ProducerIdAndEpoch = (i64, i16);
 

@@ -48,6 +48,40 @@ pub(crate) struct ReadyCheck {
     pub unknown_leaders: bool,
 }
 
+/// Failures of records that have no callback and whose futures nobody kept: warnings are the only trace of them.
+#[derive(Debug, Default)]
+pub(crate) struct UnseenFailures {
+    /// Records that no warning has counted yet, and why the last of them failed.
+    records: i64,
+    why: String,
+    not_before_ms: i64,
+}
+
+impl UnseenFailures {
+    /// How long further failures are only counted after a warning.
+    const PAUSE_MS: i64 = 1000;
+
+    fn add(&mut self, records: i64, error: &ClientError, now_ms: i64) {
+        self.records += records;
+        self.why = error.to_string();
+        if now_ms >= self.not_before_ms {
+            self.not_before_ms = now_ms.saturating_add(Self::PAUSE_MS);
+            self.report();
+        }
+    }
+
+    /// Warns of those that no warning has counted.
+    pub(crate) fn report(&mut self) {
+        match std::mem::take(&mut self.records) {
+            0 => {}
+            records => log::warn!(
+                "{records} records were not written, which only this warning reports, as their futures were dropped and they have no callback: {}",
+                self.why
+            ),
+        }
+    }
+}
+
 /// The queues of batches, one per partition, and what decides when they are sent. Every time is monotonic ms.
 pub(crate) struct RecordAccumulator {
     config: Arc<ProducerConfig>,
@@ -72,6 +106,7 @@ pub(crate) struct RecordAccumulator {
     pub(crate) run_failure: Option<ClientError>,
     /// Records of failed batches.
     pub(crate) failed_records: i64,
+    pub(crate) unseen: UnseenFailures,
     drain_index: usize,
     node_drain_index: FxHashMap<NodeId, usize>,
     /// The queue of the batch that a user's thread compressed last.
@@ -101,6 +136,7 @@ impl RecordAccumulator {
             next_serial: 0,
             run_failure: None,
             failed_records: 0,
+            unseen: UnseenFailures::default(),
             drain_index: 0,
             node_drain_index: FxHashMap::default(),
             pack_index: 0,

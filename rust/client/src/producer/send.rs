@@ -328,6 +328,7 @@ pub(crate) fn flush(waiter: &mut Waiter<'_, '_>, timeout_ms: Option<i64>) -> Res
     let waited = waiting::after_waiting(waiter, None, until).and_then(|()| settle(waiter, until));
     let accumulator = &mut shared.lock().accumulator;
     accumulator.flushes = accumulator.flushes.saturating_sub(1);
+    accumulator.unseen.report();
     match (waited, timeout_ms) {
         (Err(ClientError::Timeout(_)), Some(ms)) => Err(ClientError::Timeout(format!(
             "not everything is decided after {ms} ms: the records stay queued, and the producer goes on sending them"

@@ -212,6 +212,7 @@ impl Shared {
         guard.close(Some(error.clone()));
         self.waiting.close(error.clone());
         self.fail_all(guard, error);
+        guard.accumulator.unseen.report();
         self.made_progress(guard);
     }
 

@@ -128,7 +128,13 @@ impl RecordAccumulator {
             return;
         }
         if let Some(result) = batch.result.take() {
-            result.failed(error);
+            let callbacks = result.failed(error);
+            // The only owner: no future was kept. The failure of a transaction is that of its end.
+            if callbacks == 0 && Arc::strong_count(&result) == 1 && self.config.transactional_id.is_none() {
+                let in_runs: i32 = batch.runs.iter().map(|run| run.count()).sum();
+                self.unseen
+                    .add(i64::from(batch.count() - in_runs), error, self.clock.monotonic_ms());
+            }
         }
         if !batch.runs.is_empty() {
             self.run_failure.get_or_insert_with(|| error.clone());
