@@ -49,7 +49,8 @@ class Avro(OneByOne[Any]):
     levels deep, is malformed: such values of a few bytes would take any amount of memory or stack.
 
     `encode` writes with `schema`; a column of another Arrow type is cast to its type first, and a field that the column lacks gets its default;
-    so does a null where the type has none. A field that the schema lacks is refused. A column for a union of several types is such a struct, or has the type of one branch.
+    so does a null where the type has none. A field that the schema lacks is refused. A column for a union of several types is such a struct, or has the
+    type of one branch.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Not an Avro schema, one without an Arrow type, one nested too deep, a reader schema with a default that is

@@ -35,7 +35,8 @@ class JsonSchema(OneByOne[Any]):
     values of several, or of any kind, or contains itself.
 
     A value that does not follow the schema is malformed; `encode` refuses it. Fields that the type lacks are left out when a value is read, and
-    refused when it is written. Null fields are left out where the schema does not allow null (`type`, `enum`, `const`, `$ref`, `allOf`, `anyOf`, `oneOf`), and written as null elsewhere.
+    refused when it is written. Null fields are left out where the schema does not allow null (`type`, `enum`, `const`, `$ref`, `allOf`, `anyOf`,
+    `oneOf`), and written as null elsewhere.
 
     Raises:
         fletchlog.errors.InvalidArgumentError: Not a JSON Schema, or one that refers to a schema that is not given.
