@@ -138,11 +138,11 @@ _Partition: TypeAlias = TopicPartition | tuple[str, int]
 _Properties: TypeAlias = Mapping[str, Any]
 
 @type_check_only
-class _Computed:
-    """The values of a configuration that a program computes. Nothing is one but what is `Any`, so a dict that is written down is checked key by key."""
+class _DeclaredAsAny:
+    """A value of a configuration in a variable that is declared as `dict[str, Any]`. Only `Any` matches this class, so a dict literal is checked key by key."""
 
 # a variable that is declared as dict[str, Any]
-_AnyProperties: TypeAlias = Mapping[str, _Computed]
+_AnyProperties: TypeAlias = Mapping[str, _DeclaredAsAny]
 _Bytes: TypeAlias = bytes | bytearray | memoryview
 _Headers: TypeAlias = Sequence[tuple[str, _Bytes | None]] | Mapping[str, _Bytes | None]
 _Listener: TypeAlias = Callable[[list[TopicPartition]], object]

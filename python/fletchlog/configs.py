@@ -3,7 +3,8 @@
     config: fl.configs.ConsumerConfig = {"group.id": "g", "max.poll.records": 100}
 
 Made by tools/typed_configs.py from the property table; `fletchlog.admin.config_table()` has defaults and descriptions. Values may be text always.
-A configuration that a program computes is declared as `dict[str, Any]`; what is written down in place is checked.
+A dict that is written in the call is checked. Declare a configuration that a program computes or reads from a file as `dict[str, Any]`; checkers refuse
+`dict[str, str]`, because they cannot tell it from a dict with a misspelt key.
 """
 
 from collections.abc import Callable
