@@ -6,7 +6,7 @@ import itertools
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import fletchlog as fl
 from fletchlog.explain.words import counted
@@ -90,10 +90,30 @@ class Kafka:
             self._registry = self.broker.schema_registry()
         return self._registry
 
-    def topic(self, partitions: int = 1, name: str | None = None, config: Mapping[str, Any] | None = None) -> str:
-        """Creates a topic and returns its name; without a name, one that is not taken."""
+    @overload
+    def topic(self, name: str, /, partitions: int = 1, config: Mapping[str, Any] | None = None) -> str: ...
+    @overload
+    def topic(self, partitions: int = 1, name: str | None = None, config: Mapping[str, Any] | None = None) -> str: ...
+    def topic(self, *given: Any, **named: Any) -> str:
+        """Creates a topic and returns its name; without a name, one that is not taken.
+
+        `topic("orders", 3)` and `topic(3, "orders")` are the same. `config` has properties of the topic.
+        """
+        order = ["name", "partitions", "config"] if given and isinstance(given[0], str) else ["partitions", "name", "config"]
+        if len(given) > len(order):
+            raise TypeError(f"topic() takes name, partitions and config, got {len(given)} arguments")
+        values = dict(zip(order, given, strict=False))
+        for argument, value in named.items():
+            if argument not in order:
+                raise TypeError(f"topic() takes name, partitions and config, not {argument}={value!r}")
+            if argument in values:
+                raise TypeError(f"topic() has two values for {argument}: {values[argument]!r} and {value!r}")
+            values[argument] = value
+        name, partitions, config = values.get("name"), values.get("partitions", 1), values.get("config")
         if not isinstance(partitions, int):
-            raise TypeError(f"partitions: expected a number, got {type(partitions).__name__} {partitions!r}; the name of a topic is name={partitions!r}")
+            raise TypeError(f"partitions: expected a number, got {type(partitions).__name__} {partitions!r}")
+        if not isinstance(name, str | None):
+            raise TypeError(f"name: expected text, got {type(name).__name__} {name!r}")
         name = name or f"topic-{next(self._names)}"
         self.broker.create_topic(name, partitions=partitions, config=dict(config or {}))
         return name

@@ -21,6 +21,8 @@ T0 = fl.TopicPartition("t", 0)
 
 def fixtures(kafka: Kafka) -> None:
     assert_type(kafka.topic(partitions=3), str)
+    assert_type(kafka.topic("orders", partitions=3), str)
+    kafka.topic(3, "orders", {"retention.ms": 5})
     kafka.produce("t", ["v", (b"k", "v"), ("k", None)])
     assert_type(kafka.requests(api="Fetch")[0].errors, list[str])
 

@@ -40,8 +40,17 @@ def test_what_the_log_refuses_is_raised(kafka):
         kafka.produce(small, [("key", "one", 0)])
 
 def test_wrong_arguments_are_named(kafka, kafka_cluster):
-    with pytest.raises(TypeError, match="name='orders'"):
-        kafka.topic("orders")
+    with pytest.raises(TypeError, match="partitions: expected a number, got str '3'"):
+        kafka.topic("orders", "3")
+    with pytest.raises(TypeError, match="name: expected text, got int 4"):
+        kafka.topic(3, 4)
+    with pytest.raises(TypeError, match="two values for name: 'orders' and 'bills'"):
+        kafka.topic("orders", name="bills")
+    with pytest.raises(TypeError, match="not partition=3"):
+        kafka.topic("orders", partition=3)
+    with pytest.raises(TypeError, match="got 4 arguments"):
+        kafka.topic("orders", 3, {}, None)
+    assert kafka.broker.topics() == []
     with pytest.raises(TypeError, match="nodes: expected a number, .* got str '3'"):
         kafka_cluster(nodes="3")
     with pytest.raises(ValueError, match="state is 'stable'; a group is one of Stable, Empty"):
@@ -50,6 +59,16 @@ def test_wrong_arguments_are_named(kafka, kafka_cluster):
         kafka.wait_for_group("readers", members="1")
     with pytest.raises(ValueError, match="members is -1; a group has 0 or more"):
         kafka.wait_for_group("readers", members=-1)
+
+def test_a_topic_takes_name_and_partitions_in_any_order(kafka):
+    assert kafka.topic("a", partitions=3) == "a"
+    assert kafka.topic("b", 3, {"retention.ms": 5}) == "b"
+    assert kafka.topic(3, "c") == "c"
+    assert kafka.topic(partitions=3, name="d") == "d"
+    assert [len(kafka.broker.describe_topic(name).partitions) for name in "abcd"] == [3] * 4
+    assert kafka.broker.describe_topic("b").config == {"retention.ms": "5"}
+    assert len(kafka.broker.describe_topic(kafka.topic(2)).partitions) == 2
+    assert len(kafka.broker.describe_topic(kafka.topic("e")).partitions) == 1
 
 def test_fails(kafka):
     kafka.faults.on(api="Produce", nth=1, name="first").error("NOT_LEADER_OR_FOLLOWER")
@@ -121,7 +140,7 @@ def run(folder, tests, *options):
 
 def test_fixtures_are_fresh_and_a_failed_test_shows_topics_and_requests(tmp_path):
     printed = run(tmp_path, TESTS)
-    assert "5 failed, 7 passed, 1 xfailed" in printed, printed
+    assert "5 failed, 8 passed, 1 xfailed" in printed, printed
     assert "rules for faults never applied to a request (a rule may with optional=True):" in printed
     assert "{'api': 'Produce', 'lose_response': True, 'topic': 'nothing'}: 0 requests matched of 0 Produce\n" in printed, printed
     assert re.search("'topic': 'some'}: 0 requests matched of [1-9]+ Produce or Metadata, for something\n", printed), printed
