@@ -485,7 +485,7 @@ class Broker:
         What an open transaction is to commit does not count yet. No member of the group is needed, and none is made.
         """
     def lag(self, group_id: str) -> dict[TopicPartition, PartitionLag]:
-        """How far a group is behind in each partition for which it has committed an offset.
+        """How far a group is behind in each partition for which it has committed an offset. Of a group that does not exist, or has committed nothing, it is {}.
 
         Some requests for all topics, not for each. A partition that is gone or cannot be read has no end and no lag, and leaves the others as they are.
 
@@ -1116,7 +1116,7 @@ class Cluster:
         What an open transaction is to commit does not count yet. No member of the group is needed, and none is made.
         """
     def lag(self, group_id: str) -> dict[TopicPartition, PartitionLag]:
-        """How far a group is behind in each partition for which it has committed an offset.
+        """How far a group is behind in each partition for which it has committed an offset. Of a group that does not exist, or has committed nothing, it is {}.
 
         Some requests for all topics, not for each. A partition that is gone or cannot be read has no end and no lag, and leaves the others as they are.
 
@@ -1298,7 +1298,8 @@ class Producer(Generic[_GK, _GV]):
         It waits in the calling thread, also in a coroutine: `AsyncProducer` has one to await.
 
         Columns: `value` (required), `key`, `partition`, `timestamp`, `headers`. The rules are those of `send`, row by row; but a timestamp of null or -1
-        (Kafka's "no timestamp") means now, and every other one is sent as it is.
+        (Kafka's "no timestamp") means now, and every other one is sent as it is. A column of timestamps without a time zone is read as UTC (`send` refuses
+        a datetime without one).
         Failures of queued rows are raised by `flush` and `close`.
 
         Raises:
@@ -2045,7 +2046,11 @@ class Consumer(Generic[_K, _V]):
     def group_metadata(self) -> ConsumerGroupMetadata | None:
         """What `Producer.send_offsets_to_transaction` needs to know of this consumer; None without `group.id`."""
     def lag(self) -> dict[TopicPartition, int]:
-        """How far each position is behind the end of its log, as last heard with a fetch."""
+        """How far each position is behind the end of its log, as the last response to a fetch reported it.
+
+        An assigned partition is missing until it has a position and a response to a fetch has named its end. Where there is nothing to read, that response
+        comes after `fetch.max.wait.ms`.
+        """
     def metrics(self) -> Metrics:
         """What it has counted and measured since it was made, under the names of Kafka's metrics.
 
