@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import pickle
 
 import pyarrow as pa
 import pytest
@@ -138,13 +139,26 @@ def test_a_value_that_contradicts_itself_is_malformed_alone(values, rows, why):
         (pa.schema({"m": pa.map_(pa.binary(), pa.string())}), "at /m/key"),
         (pa.schema({"m": pa.map_(pa.string(), pa.binary())}), "at /m/value"),
         (pa.schema([("a", pa.int8()), ("a", pa.int8())]), "twice"),
-        ("int64", "takes a pyarrow.Schema or pyarrow.DataType, got 'int64'"),
+        (5, "takes a pyarrow.Schema, a pyarrow.DataType or text such as 'id bigint, name string', got 5"),
+        ('{"type": "object"}', "JsonSchema takes a JSON Schema"),
     ],
 )
 def test_a_schema_that_json_cannot_have_is_refused_at_once(arrow_type, place):
     with pytest.raises(fl.errors.InvalidArgumentError, match=place) as caught:
         serde.Json(arrow_type)
     assert str(caught.value).startswith(("Json has no", "a JSON object has no name twice", "Json takes"))
+
+
+def test_a_schema_may_be_text_in_the_ddl_of_spark():
+    orders = serde.Json("id bigint, name string, tags array<string>")
+    assert orders.type == pa.struct([("id", pa.int64()), ("name", pa.string()), ("tags", pa.list_(pa.string()))])
+    assert decode([b'{"id": 1, "more": 2}'], orders.schema) == ([{"id": 1, "name": None, "tags": None}], {})
+    assert orders.of_bytes(orders({"id": 2, "tags": ["a"]})) == {"id": 2, "name": None, "tags": ["a"]}
+    assert pickle.loads(pickle.dumps(orders)) == orders
+    assert orders.pruned(["id"]).type == pa.struct([("id", pa.int64())])
+    assert serde.Json("double").of_bytes(b"2.5") == 2.5
+    with pytest.raises(fl.errors.InvalidArgumentError, match="'int64' is no type: a type expected"):
+        serde.Json("int64")
 
 
 DAY = 86_400

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
+from fletchlog.serde import ddl
 from fletchlog.serde.columns import cast, converted, mapped, plain_type, refuse_other_fields
 from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, framed
 from fletchlog.serde.typed import batch_of, column_of, decoded, encoded, paths, schema_of, type_of
@@ -26,10 +27,11 @@ class Json(OneByOne[Any]):
     """One JSON value per record, of any kind: object, array, number, string, true, false, null.
 
     Args:
-        schema: A `pyarrow.Schema` (for objects) or `pyarrow.DataType`. Fields that a value lacks are null, fields that the schema
-            lacks are left out (and refused by `encode`), a value that does not fit the type is malformed. None: the type is what the values show, read in
-            order up to the first that contradicts those before it (which is malformed, as are later ones that do not fit; one that contradicts
-            itself is malformed and left out); it then depends on the values, so streams of batches should give a schema.
+        schema: A `pyarrow.Schema` (for objects), a `pyarrow.DataType`, or text in Spark's DDL, `id bigint, name string`. Fields that a
+            value lacks are null, fields that the schema lacks are left out (and refused by `encode`), a value that does not fit the type is malformed.
+            None: the type is what the values show, read in order up to the first that contradicts those before it (which is malformed, as are
+            later ones that do not fit; one that contradicts itself is malformed and left out); it then depends on the values, so streams of
+            batches should give a schema.
 
     A value must be exactly one JSON value in UTF-8, nested at most 127 levels deep. ISO 8601 strings become timestamps where the schema says so; when the
     type is inferred, those with whole seconds. With a schema what `encode` writes is read as it was:
@@ -54,7 +56,7 @@ class Json(OneByOne[Any]):
         fletchlog.errors.InvalidArgumentError: The schema has a type that has no JSON (binary, intervals, unions, ..), or a struct a name twice.
     """
 
-    schema: pa.Schema | pa.DataType | None = None
+    schema: pa.Schema | pa.DataType | str | None = None
 
     def __post_init__(self) -> None:
         self._reader  # noqa: B018 - a schema that cannot work fails here, not at the first record
@@ -67,9 +69,13 @@ class Json(OneByOne[Any]):
         """Arrow type of the result, None if it is inferred."""
         if self.schema is None:
             return None
+        if isinstance(self.schema, str):
+            if self.schema.lstrip().startswith("{"):
+                raise InvalidArgumentError(f"Json takes a type as text, such as 'id bigint', got {self.schema!r:.60}; JsonSchema takes a JSON Schema")
+            return ddl.arrow_type(self.schema)
         pa = arrow()
         if not isinstance(self.schema, pa.Schema | pa.DataType):
-            raise InvalidArgumentError(f"Json takes a pyarrow.Schema or pyarrow.DataType, got {self.schema!r:.60}")
+            raise InvalidArgumentError(f"Json takes a pyarrow.Schema, a pyarrow.DataType or text such as 'id bigint, name string', got {self.schema!r:.60}")
         return pa.struct(list(self.schema)) if isinstance(self.schema, pa.Schema) else self.schema
 
     @cached_property
