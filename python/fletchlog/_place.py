@@ -70,7 +70,7 @@ def opened(
     *,
     what: str = "source",
     read_only: bool = True,
-    create: bool = False,
+    create: bool | None = None,
     config: Mapping[str, Any] | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> Broker | Cluster:
@@ -80,7 +80,7 @@ def opened(
         source: A path, `file:///PATH`, `s3://BUCKET/PREFIX` or another store, `kafka://HOST:PORT,..`, an open `Broker`, a `Cluster`.
         what: What the source is for the caller, for messages.
         read_only: Open a directory for reading.
-        create: Make a directory that does not exist.
+        create: Make a directory that does not exist. None: it is no argument of the caller, so an error names that of `Broker`.
         config: Properties of the clients of a cluster that is given by its address.
         storage_options: Keyword arguments of pyarrow's file system.
 
@@ -107,9 +107,10 @@ def opened(
     if place.kind == DIRECTORY and not create:
         if meant := address_meant(place.name):
             raise InvalidArgumentError(f"the {what} {place} is no directory; the address of a cluster is {meant}")
-        if read_only and not os.path.lexists(place.name):
-            raise DirectoryError(f"{place}: does not exist; check the name")
-    return Broker(place.name, read_only=read_only, create=create, storage_options=storage_options)
+        if (read_only or create is None) and not os.path.lexists(place.name):
+            remedy = "" if read_only else f", or make it with fl.Broker({place.name!r}, create=True)"
+            raise DirectoryError(f"{place}: does not exist; check the name{remedy}")
+    return Broker(place.name, read_only=read_only, create=bool(create), storage_options=storage_options)
 
 
 def address_meant(name: str) -> str | None:

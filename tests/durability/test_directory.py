@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,9 @@ def test_a_missing_directory_cannot_be_read(tmp_path: Path) -> None:
 def test_a_mistyped_path_makes_no_directory(tmp_path: Path) -> None:
     with pytest.raises(fl.errors.DirectoryError, match="typo: does not exist; check the name, or give create=True"):
         fl.Broker(tmp_path / "typo")
+    for client in (fl.Producer, partial(fl.Consumer, group="g"), fl.AsyncProducer):
+        with pytest.raises(fl.errors.DirectoryError, match=r"typo: does not exist; check the name, or make it with fl\.Broker\('.*typo', create=True\)$"):
+            client(tmp_path / "typo")
     assert not (tmp_path / "typo").exists()
     for _ in range(2):
         with fl.Broker(tmp_path / "new", create=True) as broker:
