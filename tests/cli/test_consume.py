@@ -235,3 +235,31 @@ def test_what_is_read_before_a_deleted_topic_is_noticed_is_not_lost():
             assert [offset for batch in next(polls).rows for offset in batch["offset"].to_pylist()] == [0, 1, 2]
             with pytest.raises(CommandError, match="topic other was deleted while it was read"):
                 next(polls)
+
+
+def test_the_bar_has_an_end_and_no_poll_waits_behind_it(shell, ten):
+    with fl.Broker(ten, read_only=True) as broker, fl.Consumer(broker, {"auto.offset.reset": "earliest", "max.poll.records": 10}) as consumer:
+        existing, ends = Existing(broker, [broker.describe_topic("t")]), consumer.end_offsets([("t", 0), ("t", 1)])
+        consumer.assign([("t", 0), ("t", 1)])
+        for partition in (0, 1):
+            consumer.seek(("t", partition), 0)
+        assert [sum(batch.num_rows for batch in polled.rows) for polled in _polls(consumer, existing, ends, {}, None)] == [10, 10]
+    for words, end in (([], b"20/20"), (["-n", 5], b"5/5"), (["--group", "g"], b"20/20")):
+        said, code = shell.terminal("consume", ten, "t", "-o", "o.jsonl", *words)
+        assert code == 0
+        assert end in said, words
+
+
+def test_what_a_reader_of_a_pipe_did_not_take_of_a_batch_comes_again(shell, data):
+    with fl.Broker(data, create=True) as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            for number in range(400):
+                producer.send("t", b"%04d" % number + b"x" * 995)
+    # a record is 1,000 bytes, the batch is larger than the pipe, and the reader ends within the sixth record
+    shell.bash(f"fletchlog consume {data} t -f raw --group g | head -c 5500 >/dev/null")
+    with fl.Broker(data, read_only=True) as broker:
+        committed = {tp.partition: at.offset for tp, at in broker.group_offsets("g").items()}
+    first = shell.run("consume", data, "t", "-f", "raw", "--group", "g", "-n", 1).stdout[:4]
+    assert int(first) == committed.get(0, 0)
+    assert int(first) < 400

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fletchlog.cli import places, share, times
 from fletchlog.cli.arguments import argument, option
 from fletchlog.cli.common import CommandError, configured, opened, topic
-from fletchlog.cli.delivery import advance_by
+from fletchlog.cli.delivery import behind
 from fletchlog.cli.interrupts import held
 from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, PARTITIONS, PLACE, names_of_topics, typed
 from fletchlog.cli.outputs import FORMATS, writer
@@ -83,6 +83,7 @@ def consume(
     %o offset, %k key, %s value, %T timestamp in ms, %h headers, %K and %S lengths, \n \t \xHH; raw is '%s\n'.
 
     With --value and --key, values and keys are decoded: JSON in text, with base64 for bytes; objects in jsonl and json; typed columns in parquet and arrow.
+    --value json without --value-schema checks values and shows them as they are, with the digits of their numbers; parquet and arrow need the schema.
     --on-error show keeps the bytes of what cannot be decoded, with the reason: `valueError` in jsonl and json, a column value_error in parquet and arrow.
 
       fletchlog consume data/ orders -n 20                  # a first look
@@ -273,7 +274,7 @@ class _Committed:
     def polled(self, polled: _Polled) -> None:
         """Takes over what was polled and handed to the output."""
         for batch in polled.rows:
-            advance_by(self._behind, batch)
+            self._behind |= behind(batch)
         self._cut |= polled.cut
         self._positions = polled.positions
 
@@ -308,10 +309,15 @@ def _polls(consumer: Any, existing: places.Existing | None, ends: Offsets, stops
     """
     goals = ends | stops
     left = limit
+    count, total = 0, None
     with progress() as bar:
         task = bar.add_task("consuming", total=limit)
         while left is None or left > 0:
+            if total is None and existing is not None and (ahead := _positions(consumer, wait=False)):
+                total = count + sum(max(goals.get(tp, 0) - position, 0) for tp, position in ahead.items())
+                bar.update(task, total=total if limit is None else min(total, limit))
             records = places.poll(consumer, existing, skip=skip)
+            count += len(records)
             rows, cut = [], set()
             for batch in records.to_pyarrow(include_headers=True, timestamp_unit="ms").to_batches() if len(records) else ():
                 wanted = places.until(batch, stops)
@@ -322,7 +328,8 @@ def _polls(consumer: Any, existing: places.Existing | None, ends: Offsets, stops
                     cut |= places.of(batch)
                 bar.advance(task, taken.num_rows)
                 left = None if left is None else left - taken.num_rows
-            idle = bool(stops) or not len(records)
+            # a poll at the end would wait; offsets without a record make the total too large, which costs that poll
+            idle = bool(stops) or not len(records) or (total is not None and count >= total)
             if idle and existing is not None:
                 try:
                     existing.check()

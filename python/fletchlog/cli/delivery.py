@@ -11,9 +11,11 @@ import struct
 import sys
 import termios
 import time
+from bisect import bisect_right
 from collections import deque
+from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog.cli.interrupts import held
 from fletchlog.cli.streams import PipeClosedError
@@ -21,7 +23,7 @@ from fletchlog.cli.text import note
 from fletchlog.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
@@ -33,18 +35,32 @@ _PIPE_BUF = 4096
 _LOOK_S = 0.002
 
 
-def advance(offsets: Offsets, row: Mapping[str, Any]) -> None:
-    """Notes that the record `row` has been shown."""
-    offsets[TopicPartition(row["topic"], row["partition"])] = row["offset"] + 1
+def behind(batch: pa.RecordBatch) -> Offsets:
+    """The offsets behind the last records of a batch, in which those of a partition follow each other."""
+    topics, partitions, offsets = (batch.column(name).to_pylist() for name in ("topic", "partition", "offset"))
+    if len(set(partitions)) == 1 == len(set(topics)):
+        return {TopicPartition(topics[0], partitions[0]): offsets[-1] + 1}
+    last = dict(zip(zip(topics, partitions, strict=True), offsets, strict=True))
+    return {TopicPartition(*place): offset + 1 for place, offset in last.items()}
 
 
-def advance_by(offsets: Offsets, batch: pa.RecordBatch) -> None:
-    """Notes that all records of a batch have been shown."""
-    import pyarrow as pa
+def no_records(_count: int) -> Offsets:
+    """The offsets of what is no record, for `Output.write`."""
+    return {}
 
-    last = pa.Table.from_batches([batch.select(["topic", "partition", "offset"])]).group_by(["topic", "partition"]).aggregate([("offset", "max")])
-    for row in last.to_pylist():
-        offsets[TopicPartition(row["topic"], row["partition"])] = row["offset_max"] + 1
+
+class _Written(NamedTuple):
+    """What was written and has not been read yet.
+
+    Attributes:
+        start: Where it begins in the output.
+        ends: Where each of its pieces ends, from there on.
+        offsets: By a number of pieces, the offsets behind their records.
+    """
+
+    start: int
+    ends: Sequence[int]
+    offsets: Callable[[int], Offsets]
 
 
 class Output:
@@ -72,7 +88,7 @@ class Output:
         self._poll = _poll(self._file)
         self._written = 0
         self._whole = 0
-        self._waiting: deque[tuple[int, Offsets]] = deque()
+        self._waiting: deque[_Written] = deque()
         self._offsets: Offsets = {}
 
     def close(self, *, keep: bool) -> None:
@@ -92,18 +108,16 @@ class Output:
             self._aside.unlink(missing_ok=True)
         self._aside = None
 
-    def write(self, pieces: Iterable[tuple[bytes, Offsets]]) -> None:
-        """Writes pieces, each with the offsets behind the records that it ends.
+    def write(self, pieces: Sequence[bytes], offsets: Callable[[int], Offsets] = no_records) -> None:
+        """Writes pieces; by a number of pieces `offsets` gives the offsets behind their records.
 
         Raises:
             fletchlog.cli.streams.PipeClosedError: The reader has gone.
             OSError: It cannot be written.
         """
-        data = bytearray()
-        for piece, offsets in pieces:
-            data += piece
-            self._waiting.append((self._written + len(data), offsets))
-        rest = memoryview(bytes(data))
+        if pieces:
+            self._waiting.append(_Written(self._written, list(accumulate(map(len, pieces))), offsets))
+        rest = memoryview(b"".join(pieces))
         while rest:
             if self._poll is not None:
                 self._poll.poll()
@@ -137,9 +151,15 @@ class Output:
         return self._poll is not None and any(events & select.POLLERR for _, events in self._poll.poll(0))
 
     def _settle(self, position: int) -> Offsets:
-        while self._waiting and self._waiting[0][0] <= position:
-            self._whole, offsets = self._waiting.popleft()
-            self._offsets |= offsets
+        while self._waiting:
+            start, ends, offsets = self._waiting[0]
+            count = bisect_right(ends, position - start)
+            if count:
+                self._whole = start + ends[count - 1]
+                self._offsets |= offsets(count)
+            if count < len(ends):
+                break
+            self._waiting.popleft()
         return dict(self._offsets)
 
     def _write(self, data: memoryview) -> int:
@@ -166,7 +186,7 @@ def write_file(path: Path, content: str | bytes) -> None:
     is_stdout = str(path) == "-"
     output, complete = Output(None if is_stdout else path), False
     try:
-        output.write([(content.encode() if isinstance(content, str) else content, {})])
+        output.write([content.encode() if isinstance(content, str) else content])
         complete = True
     finally:
         output.close(keep=complete)

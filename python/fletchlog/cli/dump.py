@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog.cli.arguments import argument, option
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.options import JSON
-from fletchlog.cli.rows import cell, header_text, json_line, plain
+from fletchlog.cli.rows import cell, header_text, json_lines, rows
 from fletchlog.cli.tables import draw
 from fletchlog.cli.terminal import out, styled
 from fletchlog.cli.text import counted
@@ -16,6 +16,8 @@ from fletchlog.cli.text import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import pyarrow as pa
 
 
 def dump(
@@ -93,22 +95,25 @@ def _records(file: Path, most: int | None, *, as_json: bool) -> None:
 
     table = Table("offset", "timestamp", "key", "value", "headers")
     table.columns[0].justify = "right"
-    for number, row in enumerate(_rows(file)):
-        if most is not None and number >= most:
-            break
+    for batch in _batches_of(file, most):
         if as_json:
-            print(json_line(row))
+            for line in json_lines(batch):
+                print(line)
         else:
-            table.add_row(str(row["offset"]), cell(row["timestamp"]), cell(row["key"]), cell(row["value"]), header_text(row["headers"]))
+            for _, _, offset, time, key, value, headers in rows(batch):
+                table.add_row(str(offset), cell(time), cell(key), cell(value), header_text(headers))
     if not as_json:
         draw(table)
 
 
-def _rows(file: Path) -> Iterator[dict[str, Any]]:
+def _batches_of(file: Path, most: int | None) -> Iterator[pa.Table]:
+    """The records of a segment, or its first ones."""
     from fletchlog._core import segment_records
 
     topic, _, partition = file.absolute().parent.name.rpartition("-")
     position: int | None = 0
-    while position is not None:
-        table, position = segment_records(file, topic, int(partition) if partition.isdecimal() else 0, position)
-        yield from plain(table.to_pyarrow())
+    while position is not None and most != 0:
+        found, position = segment_records(file, topic, int(partition) if partition.isdecimal() else 0, position)
+        table = found.to_pyarrow().slice(0, most)
+        most = None if most is None else most - table.num_rows
+        yield table

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli.common import CommandError
-from fletchlog.cli.delivery import Offsets, Output, advance, advance_by
+from fletchlog.cli.delivery import Offsets, Output, behind
 from fletchlog.cli.interrupts import held
 from fletchlog.cli.records import CSV
-from fletchlog.cli.rows import cell, csv_line, header_text, json_line, plain
+from fletchlog.cli.rows import cell, csv_lines, header_text, json_lines, rows
 from fletchlog.cli.tables import NARROW, vertical
 from fletchlog.cli.template import Template
 from fletchlog.cli.terminal import in_file, out
 from fletchlog.cli.text import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import pyarrow as pa
+
+    from fletchlog.cli.rows import Row
 
 
 # a row group, or a batch of Arrow, of useful size for those who read it
@@ -81,49 +85,46 @@ class _Text(Writer):
 
     def __init__(self, output: Path | None, *, follow: bool) -> None:
         super().__init__(output, follow=follow)
-        self._out.write([(self.head, {})])
+        self._out.write([self.head])
 
     def add(self, batch: pa.RecordBatch) -> None:
-        pieces: list[tuple[bytes, Offsets]] = []
+        pieces: list[bytes] = []
         try:
-            for row in plain(batch):
-                behind: Offsets = {}
-                advance(behind, row)
-                pieces.append((self._safe(self.piece(row)), behind))
-                self.count += 1
+            # those before a record that has no place in this format stay
+            pieces.extend(self.pieces(batch))
         finally:
-            # what comes before a record that has no place in this format is written
-            self._out.write(pieces)
+            self.count += len(pieces)
+            if self._out.terminal:
+                # no byte of a record commands a terminal
+                pieces = [visible(piece.decode("utf-8", "backslashreplace")).encode() for piece in pieces]
+            self._out.write(pieces, lambda count: behind(batch.slice(0, count)))
 
-    def piece(self, row: dict[str, Any]) -> bytes:
-        """The text of a record."""
+    def pieces(self, batch: pa.RecordBatch) -> Iterable[bytes]:
+        """The texts of records."""
         raise NotImplementedError
-
-    def _safe(self, piece: bytes) -> bytes:
-        # no byte of a record commands a terminal
-        return visible(piece.decode("utf-8", "backslashreplace")).encode() if self._out.terminal else piece
 
 
 class _JsonLines(_Text):
-    def piece(self, row: dict[str, Any]) -> bytes:
-        return json_line(row).encode() + b"\n"
+    def pieces(self, batch: pa.RecordBatch) -> Iterable[bytes]:
+        return (f"{line}\n".encode() for line in json_lines(batch))
 
 
 class _Json(_Text):
     head = b"["
 
-    def piece(self, row: dict[str, Any]) -> bytes:
-        return (b",\n" if self.count else b"\n") + json_line(row).encode()
+    def pieces(self, batch: pa.RecordBatch) -> Iterable[bytes]:
+        between = itertools.chain([] if self.count else ["\n"], itertools.repeat(",\n"))
+        return (f"{mark}{line}".encode() for mark, line in zip(between, json_lines(batch), strict=False))
 
     def _end(self) -> None:
-        self._out.write([(b"\n]\n", {})])
+        self._out.write([b"\n]\n"])
 
 
 class _Csv(_Text):
     head = ",".join(CSV).encode() + b"\n"
 
-    def piece(self, row: dict[str, Any]) -> bytes:
-        return csv_line(row).encode()
+    def pieces(self, batch: pa.RecordBatch) -> Iterable[bytes]:
+        return (f"{line}\n".encode() for line in csv_lines(batch))
 
 
 class _Raw(_Text):
@@ -131,8 +132,8 @@ class _Raw(_Text):
         super().__init__(output, follow=follow)
         self._template = template
 
-    def piece(self, row: dict[str, Any]) -> bytes:
-        return self._template.of(row)
+    def pieces(self, batch: pa.RecordBatch) -> Iterable[bytes]:
+        return self._template.of(batch)
 
 
 class _Table(Writer):
@@ -140,25 +141,24 @@ class _Table(Writer):
 
     def __init__(self, output: Path | None, *, follow: bool) -> None:
         super().__init__(output, follow=follow)
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Row] = []
+        self._behind: Offsets = {}
         self._shown: Offsets = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self._rows += plain(batch)
+        self._rows += rows(batch)
+        self._behind |= behind(batch)
         self.count += batch.num_rows
 
     def finish(self) -> None:
-        behind: Offsets = {}
-        for row in self._rows:
-            advance(behind, row)
         if self._out.path is None:
             console = out()
             console.print(_table(self._rows, narrow=console.width < NARROW))
-            self._shown = behind
+            self._shown = self._behind
         else:
             text = io.StringIO()
             in_file(text).print(_table(self._rows, narrow=False))
-            self._out.write([(text.getvalue().encode(), behind)])
+            self._out.write([text.getvalue().encode()], lambda _: self._behind)
         super().finish()
 
     def taken(self) -> Offsets:
@@ -168,15 +168,12 @@ class _Table(Writer):
         return self._shown | super().shown()
 
 
-def _table(rows: list[dict[str, Any]], *, narrow: bool) -> Any:
+def _table(found: list[Row], *, narrow: bool) -> Any:
     from rich.table import Table
 
-    headers = any(row["headers"] for row in rows)
+    headers = any(row[-1] for row in found)
     names = ["topic", "partition", "offset", "timestamp", "key", "value", *(["headers"] if headers else [])]
-    lines = [[row["topic"], str(row["partition"]), str(row["offset"]), *(cell(row[name]) for name in names[3:6])] for row in rows]
-    if headers:
-        for row, line in zip(rows, lines, strict=True):
-            line.append(header_text(row["headers"]))
+    lines = [[row[0], str(row[1]), str(row[2]), *map(cell, row[3:6]), *([header_text(row[-1])] if headers else [])] for row in found]
     if narrow:
         return vertical(names, lines)
     table = Table(*names)
@@ -237,15 +234,16 @@ class _Columns(Writer):
             batches, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
             for batch in pa.Table.from_batches(batches).combine_chunks().to_batches():
                 self._writer.write_batch(batch)
-                advance_by(self._behind, batch)
-        self._out.write([(self._sink.taken(), dict(self._behind) if self._form == "arrow" else {})])
+                self._behind |= behind(batch)
+        offsets = dict(self._behind) if self._form == "arrow" else {}
+        self._out.write([self._sink.taken()], lambda _: offsets)
 
     def _end(self) -> None:
         # also what was read up to a Ctrl-C or an error becomes a file that can be read
         if self._writer is not None:
             self._write()
             self._writer.close()
-            self._out.write([(self._sink.taken(), self._behind)])
+            self._out.write([self._sink.taken()], lambda _: self._behind)
 
 
 class _Sink(io.RawIOBase):

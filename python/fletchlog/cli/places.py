@@ -174,6 +174,8 @@ def of(batch: Any) -> set[fl.TopicPartition]:
 
 def until(batch: Any, stops: Offsets) -> Any:
     """The rows of a batch that come before these offsets."""
+    if not stops:
+        return batch
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -184,4 +186,4 @@ def until(batch: Any, stops: Offsets) -> Any:
         here = compute.and_(equal(batch.column("topic"), pa.scalar(tp.topic)), equal(batch.column("partition"), pa.scalar(tp.partition, pa.int32())))
         before = compute.invert(compute.and_(here, compute.greater_equal(batch.column("offset"), pa.scalar(stop, pa.int64()))))
         kept = before if kept is None else compute.and_(kept, before)
-    return batch if kept is None else batch.filter(kept)
+    return batch.filter(kept)

@@ -14,17 +14,16 @@ r"""kcat's templates: `%t [%p] at %o: %k = %s\n`.
 
 from __future__ import annotations
 
-import datetime as dt
+import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli.common import CommandError
-from fletchlog.cli.times import milliseconds
+from fletchlog.cli.rows import milliseconds
+from fletchlog.cli.typed import data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Row = dict[str, Any]
+    from collections.abc import Callable, Iterable, Iterator
 
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 _PART = re.compile(rf"%(.?)|{_ESCAPE.pattern}", re.DOTALL)
@@ -47,36 +46,35 @@ def _escaped(escape: str) -> bytes | None:
     return bytes([int(escape[1:], 16)]) if len(escape) == len("xHH") else _ESCAPES.get(escape)
 
 
-def _bytes(item: bytes | str | None) -> bytes | None:
-    """A key or a value; one that was decoded as its text."""
-    return item.encode() if isinstance(item, str) else item
+def _texts(batch: Any, name: str) -> list[bytes]:
+    return [item or b"" for item in data(batch, name)]
 
 
-def _length(data: bytes | None) -> int:
-    return -1 if data is None else len(data)
+def _lengths(batch: Any, name: str) -> list[int]:
+    return [-1 if item is None else len(item) for item in data(batch, name)]
 
 
-def _time(row: Row) -> bytes:
-    found = row["timestamp"]
-    return b"%d" % (-1 if found is None else milliseconds(found) if isinstance(found, dt.datetime) else found)
+def _numbers(numbers: Iterable[int | None]) -> list[bytes]:
+    return [b"%d" % (-1 if number is None else number) for number in numbers]
 
 
-def _headers(row: Row) -> bytes:
-    return b",".join(header["key"].encode() + b"=" + (b"NULL" if header["value"] is None else header["value"]) for header in row["headers"] or ())
+def _headers(found: list[dict[str, Any]] | None) -> bytes:
+    return b",".join(header["key"].encode() + b"=" + (b"NULL" if header["value"] is None else header["value"]) for header in found or ())
 
 
-_LETTERS: dict[str, Callable[[Row], bytes]] = {
-    "s": lambda row: _bytes(row["value"]) or b"",
-    "k": lambda row: _bytes(row["key"]) or b"",
-    "S": lambda row: b"%d" % _length(_bytes(row["value"])),
-    "K": lambda row: b"%d" % _length(_bytes(row["key"])),
-    "R": lambda row: _length(_bytes(row["value"])).to_bytes(4, "big", signed=True),
-    "T": _time,
-    "h": _headers,
-    "t": lambda row: row["topic"].encode(),
-    "p": lambda row: b"%d" % row["partition"],
-    "o": lambda row: b"%d" % row["offset"],
-    "%": lambda _: b"%",
+# by a letter what it is for each record of a batch
+_LETTERS: dict[str, Callable[[Any], Iterable[bytes]]] = {
+    "s": lambda batch: _texts(batch, "value"),
+    "k": lambda batch: _texts(batch, "key"),
+    "S": lambda batch: _numbers(_lengths(batch, "value")),
+    "K": lambda batch: _numbers(_lengths(batch, "key")),
+    "R": lambda batch: [length.to_bytes(4, "big", signed=True) for length in _lengths(batch, "value")],
+    "T": lambda batch: _numbers(milliseconds(batch)),
+    "h": lambda batch: map(_headers, batch.column("headers").to_pylist()),
+    "t": lambda batch: [topic.encode() for topic in batch.column("topic").to_pylist()],
+    "p": lambda batch: _numbers(batch.column("partition").to_pylist()),
+    "o": lambda batch: _numbers(batch.column("offset").to_pylist()),
+    "%": lambda batch: itertools.repeat(b"%", batch.num_rows),
 }
 
 
@@ -88,19 +86,20 @@ class Template:
     """
 
     def __init__(self, text: str) -> None:
-        self._parts: list[bytes | Callable[[Row], bytes]] = []
+        self._parts: list[bytes | Callable[[Any], Iterable[bytes]]] = []
         place = 0
         for found in _PART.finditer(text):
             self._parts += [text[place : found.start()].encode(), _part(found)]
             place = found.end()
         self._parts.append(text[place:].encode())
 
-    def of(self, row: Row) -> bytes:
-        """The text of a record."""
-        return b"".join(part if isinstance(part, bytes) else part(row) for part in self._parts)
+    def of(self, batch: Any) -> Iterator[bytes]:
+        """The texts of records."""
+        parts = [itertools.repeat(part, batch.num_rows) if isinstance(part, bytes) else part(batch) for part in self._parts if part]
+        return map(b"".join, zip(*parts, strict=True))
 
 
-def _part(found: re.Match[str]) -> bytes | Callable[[Row], bytes]:
+def _part(found: re.Match[str]) -> bytes | Callable[[Any], Iterable[bytes]]:
     letter, escape = found[1], found[2]
     if letter is not None and letter in _LETTERS:
         return _LETTERS[letter]

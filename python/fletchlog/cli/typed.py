@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 from typing import TYPE_CHECKING, Any, Self
 
 from fletchlog.cli.common import CommandError
+from fletchlog.cli.text import controls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -18,19 +20,51 @@ if TYPE_CHECKING:
     from fletchlog.serde.formats import Format
 
 POLICIES = {"fail": "fail", "null": "null", "show": "show"}
+# what a field of JSON texts says of itself
+_AS_IT_IS = {b"fletchlog": b"json"}
+# within a JSON text they are between its parts alone
+_ENDS = str.maketrans("\r\n", "  ")
+_BLANKS = re.compile(rb'("(?:[^"\\]|\\.)*")|[ \t\r\n]+')
+
+
+_ENCODE = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def dumped(item: Any) -> str:
+    """JSON, with escapes for all characters that a terminal obeys: it need not have them, and may."""
+    text = _ENCODE(item)
+    return text if text.isprintable() else controls().sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 class Shown(str):
-    """A decoded key or value as text; `json` is what it is in a line of JSON."""
+    """A decoded key or value as text."""
 
-    json: Any
-    __slots__ = ("json",)
+    __slots__ = ()
 
-    def __new__(cls, text: str, item: Any) -> Self:
-        """A text, and the same as JSON has it."""
-        made = super().__new__(cls, text)
-        made.json = item
-        return made
+    @property
+    def json(self) -> str:
+        """What it is in a line of JSON."""
+        return dumped(str(self))
+
+
+class _Typed(Shown):
+    """What has a type, as the JSON of that."""
+
+    __slots__ = ()
+
+    @property
+    def json(self) -> str:
+        return dumped(json.loads(self))
+
+
+class _JsonText(Shown):
+    """JSON that has no type: in a line it is the text of the record, whose ends of lines are blanks."""
+
+    __slots__ = ()
+
+    @property
+    def json(self) -> str:
+        return self.translate(_ENDS)
 
 
 class Malformed(bytes):
@@ -61,6 +95,8 @@ def asked(
     Raises:
         CommandError: They do not fit each other, or cannot work.
     """
+    if all(given is None for given in (form, schema, message, subject)):
+        return None  # also the modules of the formats are not needed
     from fletchlog.errors import InvalidArgumentError
     from fletchlog.serde import formats
 
@@ -83,6 +119,41 @@ def _text(option: str, file: Path) -> str:
         raise CommandError(f"{option} {file} cannot be read: {error}") from None
 
 
+def is_bytes(column: pa.Array) -> bool:
+    """Whether a column has bytes, or nothing but nulls."""
+    import pyarrow as pa
+
+    return bool(pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) or pa.types.is_null(column.type))
+
+
+class JsonTexts:
+    """JSON values without a type, each of which stays what it is: whether another one has the same fields is not their affair.
+
+    Args:
+        judge: What says which bytes are JSON, and follow a schema: `Json()`, `JsonSchema(..)`.
+    """
+
+    type = None
+
+    def __init__(self, judge: Any) -> None:
+        self._judge = judge
+
+    def decode(self, column: pa.BinaryArray) -> tuple[pa.BinaryArray, dict[int, str]]:
+        """The same bytes, null where they are no JSON, and why."""
+        reasons, kept = self._judge.judged(column)
+        return kept, reasons
+
+    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, dict[int, str]]:
+        """The same without blanks; of a typed column its JSON."""
+        import pyarrow as pa
+
+        if not is_bytes(column):
+            made: tuple[pa.BinaryArray, dict[int, str]] = self._judge.encode(column)
+            return made
+        reasons, kept = self._judge.judged(column.cast(pa.binary()))
+        return pa.array([None if data is None else _BLANKS.sub(rb"\1", data) for data in kept.to_pylist()], pa.binary()), reasons
+
+
 class Decoder:
     """Decodes the columns of what was polled.
 
@@ -91,10 +162,12 @@ class Decoder:
     """
 
     def __init__(self, key: Format | None, value: Format | None, on_error: str | None, *, topics: Sequence[str], as_columns: bool) -> None:
+        self._by_name: dict[str, Any] = {}
+        if key is None and value is None and on_error is None:
+            return
         from fletchlog.errors import InvalidArgumentError
         from fletchlog.serde import formats
 
-        self._by_name: dict[str, Any] = {}
         self._as_columns = as_columns
         try:
             for name, given in (("key", key), ("value", value)):
@@ -105,7 +178,8 @@ class Decoder:
                     form = wanted.name if wanted is not None else ""
                     raise CommandError(f"--{name} {form} has no type of its own in a file of columns: give one as --{name}-schema FILE")
                 if one is not None:
-                    self._by_name[name] = one
+                    # what has no type is JSON, and is shown as it is
+                    self._by_name[name] = JsonTexts(one) if hasattr(one, "judged") and one.type is None else one
             self._on_error = formats.policy(on_error, "--on-error", POLICIES)
         except InvalidArgumentError as error:
             raise CommandError(str(error)) from None
@@ -118,12 +192,12 @@ class Decoder:
         Raises:
             CommandError: One cannot be decoded, and that ends the command; those before it were returned.
         """
-        from fletchlog import serde
-        from fletchlog.errors import InvalidArgumentError
-
         if not self._by_name:
             yield batch
             return
+        from fletchlog import serde
+        from fletchlog.errors import InvalidArgumentError
+
         try:
             made = serde.deserialize(batch, **self._by_name, on_error="collect")
         except InvalidArgumentError as error:
@@ -134,6 +208,10 @@ class Decoder:
             yield from self.decoded(batch.slice(0, half))
             yield from self.decoded(batch.slice(half))
             return
+        for name in self._by_name:
+            if isinstance(self._by_name[name], JsonTexts):
+                place = made.schema.get_field_index(name)
+                made = made.set_column(place, made.schema.field(place).with_metadata(_AS_IT_IS), made.column(place))
         errors = {name: made.column(f"{name}_error") for name in self._by_name}
         if self._on_error != "show":
             made = made.select(batch.schema.names)
@@ -156,6 +234,8 @@ def cells(batch: Any, name: str) -> Sequence[Any]:
     made: list[Any]
     if pa.types.is_binary(column.type):
         made = column.to_pylist()
+        if batch.schema.field(name).metadata == _AS_IT_IS:
+            made = [None if data is None else _JsonText(data.decode()) for data in made]
     else:
         made = [part for chunk in (column.chunks if isinstance(column, pa.ChunkedArray) else [column]) for part in _shown(chunk)]
     if f"{name}_error" in batch.schema.names:
@@ -165,13 +245,23 @@ def cells(batch: Any, name: str) -> Sequence[Any]:
     return made
 
 
+def data(batch: Any, name: str) -> list[bytes | None]:
+    """The same as bytes."""
+    import pyarrow as pa
+
+    column = batch.column(name)
+    if pa.types.is_binary(column.type) and f"{name}_error" not in batch.schema.names:
+        found: list[bytes | None] = column.to_pylist()
+        return found
+    return [item.encode() if isinstance(item, str) else item for item in cells(batch, name)]
+
+
 def _shown(column: pa.Array) -> list[Shown | None]:
     import pyarrow as pa
 
     if pa.types.is_string(column.type):
-        return [None if text is None else Shown(text, text) for text in column.to_pylist()]
-    texts = _json_texts(column)
-    return [None if text is None else Shown(text, json.loads(text)) for text in texts]
+        return [None if text is None else Shown(text) for text in column.to_pylist()]
+    return [None if text is None else _Typed(text) for text in _json_texts(column)]
 
 
 def _json_texts(column: pa.Array) -> list[str | None]:
