@@ -1,6 +1,8 @@
 """Keys and values in a format: `fletchlog consume --value avro`, and `fletchlog produce --value-format avro`."""
 
 import base64
+import csv
+import io
 import json
 
 import pyarrow as pa
@@ -323,3 +325,82 @@ def test_a_misspelt_field_is_not_lost(cli, empty, tmp_path, form):
     error = cli("produce", empty, "t", "-f", "jsonl", "--value-format", form, "--value-schema", tmp_path / "schema", stdin=lines, code=1).err
     assert 'there is no field "noet" (there are id, note)' in error
     assert fl.scan(empty, "t").to_pyarrow().num_rows == 1
+
+
+# what an inferred type would change: zones, digits, fields of other records, escapes, fields that come twice
+JSON_TEXTS = [
+    b'{"id":1,"at":"2024-05-01T12:00:00+02:00","day":"2024-05-01","big":12345678901234567890123,"dec":1.10,"e":1E40,"n":{}}',
+    b'{"id":"x","at":"soon","u":"\\u00e9 \xc2\x9b \xe2\x80\xa8","a":1,"a":2}',
+    b'[1,"a",{"b":null}]',
+    b'"2024-05-01"',
+    b"2.50",
+]
+
+
+@pytest.fixture
+def json_values(data):
+    with fl.Broker(data, create=True) as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            for value in JSON_TEXTS:
+                producer.send("t", value, value)
+    return data
+
+
+@pytest.mark.parametrize("schema", [None, "{}"])
+def test_json_without_a_type_is_shown_as_it_is(cli, json_values, tmp_path, schema):
+    typed = ["--value", "json", "--key", "json"]
+    if schema is not None:
+        (tmp_path / "any.json").write_text(schema)
+        typed = ["--value", "json-schema", "--value-schema", tmp_path / "any.json", "--key", "json"]
+    texts = [text.decode() for text in JSON_TEXTS]
+    assert cli("consume", json_values, "t", "-f", "raw", *typed).out.split("\n")[:-1] == texts
+    assert cli("consume", json_values, "t", "-f", "%k\n", *typed).out.split("\n")[:-1] == texts
+    lines = cli("consume", json_values, "t", "-f", "jsonl", *typed).out.split("\n")[:-1]
+    assert all(f'"key": {text}, "value": {text}}}' in line for text, line in zip(texts, lines, strict=True))
+    rows = list(csv.reader(io.StringIO(cli("consume", json_values, "t", "-f", "csv", *typed).out)))
+    assert [row[5] for row in rows[1:]] == texts
+    # a record does not depend on those beside it
+    assert cli("consume", json_values, "t", "-f", "jsonl", "--offset", 1, "-n", 1, *typed).out.split("\n")[0] == lines[1]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "json", "csv"])
+def test_json_without_a_type_comes_back_with_the_same_bytes(cli, json_values, tmp_path, form):
+    file = tmp_path / f"t.{form}"
+    cli("consume", json_values, "t", "-o", file, "--value", "json", "--key", "json")
+    cli("produce", json_values, "copy", file, "--partitions", 1, "--value-format", "json", "--key-format", "json")
+    with fl.Broker(json_values, read_only=True) as broker:
+        copied = broker.scan("copy").to_pyarrow()
+    assert copied["value"].to_pylist() == copied["key"].to_pylist() == JSON_TEXTS
+
+
+def test_json_of_several_lines_is_one_line_of_json_lines(cli, data):
+    with fl.Broker(data, create=True) as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            producer.send("t", b'{"a":\r\n [1,\n 2], "b": " \\n "}')
+            producer.send("t")
+    assert [line["value"] for line in cli("consume", data, "t", "-f", "jsonl", "--value", "json").lines] == [{"a": [1, 2], "b": " \n "}, None]
+    assert cli("consume", data, "t", "-f", "raw", "--value", "json").out == '{"a":\r\n [1,\n 2], "b": " \\n "}\n\n'
+
+
+def test_what_is_no_json_is_said_where_there_is_no_schema(cli, json_values):
+    cli("produce", json_values, "t", stdin="no {\n")
+    found = cli("consume", json_values, "t", "-f", "raw", "--value", "json", code=1)
+    assert found.out.split("\n")[:-1] == [text.decode() for text in JSON_TEXTS]
+    assert "the value of t-0 at offset 5 cannot be decoded: not JSON: " in found.err
+    shown = cli("consume", json_values, "t", "-f", "jsonl", "--value", "json", "--on-error", "show", "--tail", 1).lines[0]
+    assert shown["value"] == "no {"
+    assert shown["valueError"].startswith("not JSON")
+    assert cli("consume", json_values, "t", "-f", "jsonl", "--value", "json", "--on-error", "null", "--tail", 1).lines[0]["value"] is None
+    assert "line 1: its value cannot be encoded: not JSON" in cli("produce", json_values, "t", "--value-format", "json", stdin="no {\n", code=1).err
+
+
+def test_fields_of_json_keep_their_text(cli, empty):
+    row = '{"id": 12345678901234567890.10, "v": {"a":[1.50,"\\u00e9"],  "b":1E2}, "s": "text"}\n'
+    cli("produce", empty, "t", "-f", "jsonl", "--key", "id", "--value", "v", stdin=row)
+    cli("produce", empty, "t", "-f", "jsonl", "--key", "s", "--value", "v", "--value-format", "json", stdin=row)
+    with fl.Broker(empty, read_only=True) as broker:
+        found = broker.scan("t").to_pyarrow()
+    assert found["key"].to_pylist() == [b"12345678901234567890.10", b"text"]
+    assert found["value"].to_pylist() == [b'{"a":[1.50,"\\u00e9"],  "b":1E2}', b'{"a":[1.50,"\\u00e9"],"b":1E2}']

@@ -8,7 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli.common import CommandError
-from fletchlog.cli.typed import text_type
+from fletchlog.cli.typed import JsonTexts, is_bytes, text_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,8 +35,8 @@ class Encoder:
             if given is None or given.name in _AS_TEXT:
                 continue
             try:
-                self._by_name[name] = given.serializer(topic, is_key=name == "key")
-                self.kinds[name] = given.written_type(topic, is_key=name == "key")
+                made, self.kinds[name] = given.serializer(topic, is_key=name == "key"), given.written_type(topic, is_key=name == "key")
+                self._by_name[name] = JsonTexts(made) if hasattr(made, "judged") and made.type is None else made
             except InvalidArgumentError as error:
                 raise CommandError(str(error)) from None
 
@@ -52,7 +52,8 @@ class Encoder:
                 continue
             column = pa.concat_arrays(table[name].chunks) if table[name].num_chunks else pa.nulls(0)
             try:
-                typed, reasons = (column, {}) if not _is_bytes(column) else _of_json(column, self.kinds[name])
+                is_text = isinstance(serializer, JsonTexts) or not is_bytes(column)
+                typed, reasons = (column, {}) if is_text else _of_json(column, self.kinds[name])
                 made, why = serializer.encode(typed)
             except (InvalidArgumentError, pa.ArrowException) as error:
                 raise CommandError(f"the {name}s cannot be encoded: {error}") from None
@@ -61,12 +62,6 @@ class Encoder:
                 wrong = min(wrong or found, found)
             table = table.set_column(table.schema.get_field_index(name), name, made)
         return (table if wrong is None else table.slice(0, wrong[0])), wrong
-
-
-def _is_bytes(column: pa.Array) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type) or pa.types.is_null(column.type))
 
 
 def _of_json(column: pa.Array, kind: pa.DataType | None) -> tuple[pa.Array, dict[int, str]]:
@@ -118,8 +113,8 @@ def json_text(item: Any, kind: pa.DataType | None, *, of_text: bool) -> bytes | 
     return None if made is None else json.dumps(made, ensure_ascii=False, allow_nan=False, default=_plain).encode()
 
 
-def cell_of(text: str, kind: pa.DataType | None) -> Any:
-    """What `consume` shows by this text in csv: a text is itself, all else is JSON. Without a type it is JSON if it can be.
+def cell_text(text: str, kind: pa.DataType | None) -> str:
+    """The JSON that `consume` shows by this text in csv: a text is itself, all else is JSON. Without a type it is JSON if it can be.
 
     Raises:
         ValueError: It is no JSON.
@@ -127,13 +122,14 @@ def cell_of(text: str, kind: pa.DataType | None) -> Any:
     import pyarrow as pa
 
     if kind is not None and pa.types.is_string(kind):
-        return text
+        return json.dumps(text, ensure_ascii=False)
     try:
-        return json.loads(text)
+        json.loads(text)
     except ValueError:
         if kind is not None:
             raise
-        return text
+        return json.dumps(text, ensure_ascii=False)
+    return text
 
 
 def _of_text(item: Any, kind: Any) -> Any:

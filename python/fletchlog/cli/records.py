@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog.cli import times
 from fletchlog.cli.common import CommandError
-from fletchlog.cli.encoding import cell_of
+from fletchlog.cli.encoding import cell_text
+from fletchlog.cli.fields import Fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -116,8 +117,10 @@ def _data(row: Mapping[str, Any], name: str, typed: Mapping[str, pa.DataType | N
         return _bytes(row, name)
     if name not in row:
         raise ValueError(f"its {name} is bytes, {name}Base64, which are not encoded")
-    item = cell_of(row[name], typed[name]) if of_csv and row[name] is not None else row[name]
-    return None if item is None else json.dumps(item, ensure_ascii=False).encode()
+    item = row[name]
+    if item is None:
+        return None
+    return (row.text_of(name) if isinstance(row, Fields) else cell_text(item, typed[name]) if of_csv else json.dumps(item, ensure_ascii=False)).encode()
 
 
 def _bytes(fields: Mapping[str, Any], name: str) -> bytes | None:

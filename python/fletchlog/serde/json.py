@@ -13,7 +13,7 @@ from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.serde import ddl
 from fletchlog.serde.columns import cast, converted, mapped, plain_type, refuse_other_fields
-from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, framed
+from fletchlog.serde.outcome import OneByOne, Reasons, arrow, by_halves, framed, without
 from fletchlog.serde.typed import batch_of, column_of, decoded, encoded, paths, schema_of, type_of
 
 if TYPE_CHECKING:
@@ -109,6 +109,12 @@ class Json(OneByOne[Any]):
             return made, reasons
         # dictionaries and views, in whose types pyarrow says what fits
         return by_halves(len(made), arrow_type, lambda start, stop: converted(made[start:stop], arrow_type, _cast), reasons), reasons
+
+    def judged(self, column: pa.BinaryArray) -> tuple[Reasons, pa.BinaryArray]:
+        """Why rows are no JSON, and the column with null in their place."""
+        values = column.to_pylist()
+        reasons = {row: why + framed(data) for row, data in enumerate(values) if data is not None and (why := _core.json_refused(data)) is not None}
+        return reasons, without(column, reasons)
 
     def pruned(self, fields: Iterable[str | Sequence[str]]) -> Json:
         """The same for these fields alone, each given as the names on the way to it from the top; the others are skipped.

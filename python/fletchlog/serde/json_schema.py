@@ -11,7 +11,7 @@ from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.serde.json import Json
 from fletchlog.serde.json_schema_types import type_of
-from fletchlog.serde.outcome import OneByOne, Reasons, arrow, framed, refuse_name_of_file
+from fletchlog.serde.outcome import OneByOne, Reasons, framed, refuse_name_of_file, without
 from fletchlog.serde.typed import batch_of, schema_of
 
 if TYPE_CHECKING:
@@ -85,14 +85,14 @@ class JsonSchema(OneByOne[Any]):
 
     def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """See `Deserializer.decode`."""
-        reasons, kept = self._judge(column)
+        reasons, kept = self.judged(column)
         made, why = self._values.decode(kept)
         return made, reasons | why
 
     def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
         """See `Serializer.encode`."""
         made, why = self._values.written(column, self._writer)
-        reasons, kept = self._judge(made)
+        reasons, kept = self.judged(made)
         return kept, reasons | why
 
     def pruned(self, fields: Iterable[str | Sequence[str]]) -> JsonSchema:
@@ -124,14 +124,11 @@ class JsonSchema(OneByOne[Any]):
             raise ValueError(refused + (framed(data) if refused.startswith("not JSON") else ""))
         return self._values.of_bytes(data)
 
-    def _judge(self, column: pa.BinaryArray) -> tuple[Reasons, pa.BinaryArray]:
-        """Why rows are refused, and the column with null in their place."""
+    def judged(self, column: pa.BinaryArray) -> tuple[Reasons, pa.BinaryArray]:
+        """Why rows do not follow the schema, and the column with null in their place."""
         reasons = dict(self._schema.refused(batch_of(column)))
-        if not reasons:
-            return reasons, column
-        data = column.to_pylist()
-        reasons = {row: reason + framed(data[row]) if reason.startswith("not JSON") else reason for row, reason in reasons.items()}
-        return reasons, arrow().array([None if row in reasons else value for row, value in enumerate(data)], arrow().binary())
+        reasons = {row: reason + framed(column[row].as_py()) if reason.startswith("not JSON") else reason for row, reason in reasons.items()}
+        return reasons, without(column, reasons)
 
 
 def _text(schema: Any) -> str:

@@ -155,6 +155,13 @@ def framed(data: bytes) -> str:
     return " (it begins as in Confluent's wire format: give the deserializer to Confluent)" if len(data) > _FRAME and data[0] == 0 else ""
 
 
+def without(column: pa.BinaryArray, reasons: Reasons) -> pa.BinaryArray:
+    """The column with null in the rows that have a reason."""
+    if not reasons:
+        return column
+    return arrow().array([None if row in reasons else data for row, data in enumerate(column.to_pylist())], arrow().binary())
+
+
 def refuse_name_of_file(schema: Any) -> None:
     """Refuses the name of a file where the text of a schema is taken."""
     if isinstance(schema, os.PathLike) or (isinstance(schema, str) and schema.endswith((".avsc", ".json", ".proto"))):

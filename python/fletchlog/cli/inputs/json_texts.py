@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fletchlog.cli.common import CommandError
+from fletchlog.cli.fields import DECODER, Fields, skip
 from fletchlog.cli.inputs.rows import from_rows
 from fletchlog.cli.inputs.text import decoded
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from fletchlog.cli.inputs.rows import Row
     from fletchlog.cli.records import Record
 
-_BLANKS = re.compile(r"[ \t\r\n]*")
-
 
 def read_jsonl(file: BinaryIO, source: Input) -> Iterator[Record]:
     """An object a line."""
@@ -27,11 +25,11 @@ def read_jsonl(file: BinaryIO, source: Input) -> Iterator[Record]:
         for number, line in enumerate(decoded(file, source, ""), 1):
             text = line.rstrip(" \t\r\n")
             if text:
-                start = _skip(text, 0)
+                start = skip(text, 0)
                 row, end = _object(text, start, source.where, number)
                 if end != len(text):
-                    raise CommandError(f"{source.place(number)}, column {_skip(text, end) + 1}: not a JSON text: something follows the object")
-                yield row, text[start:].encode(), number
+                    raise CommandError(f"{source.place(number)}, column {skip(text, end) + 1}: not a JSON text: something follows the object")
+                yield Fields(row, text[start:]), text[start:].encode(), number
 
     yield from from_rows(rows(), source)
 
@@ -56,23 +54,23 @@ def read_json(file: BinaryIO, source: Input) -> Iterator[Record]:
 
 def _elements(text: str, where: str) -> Iterator[Row]:
     """The objects of an array, or those that follow each other."""
-    position = _skip(text, 0)
+    position = skip(text, 0)
     in_array = text.startswith("[", position)
-    position = _skip(text, position + in_array)
+    position = skip(text, position + in_array)
     line, counted_to = 1, 0
     if in_array and text.startswith("]", position):
-        position = len(text) if _skip(text, position + 1) == len(text) else position
+        position = len(text) if skip(text, position + 1) == len(text) else position
         in_array = False
     while position < len(text):
         line, counted_to = line + text.count("\n", counted_to, position), position
         row, end = _object(text, position, where, line, whole=True)
-        yield row, text[position:end].encode(), line
-        position = _skip(text, end)
+        yield Fields(row, text[position:end]), text[position:end].encode(), line
+        position = skip(text, end)
         if in_array:
             mark = text[position : position + 1]
             if mark not in {",", "]"}:
                 raise CommandError(f"{where}: not a JSON text: after the object of line {line} a comma or the end of the array is missing")
-            position = _skip(text, position + 1)
+            position = skip(text, position + 1)
             if mark == "]":
                 if position != len(text):
                     raise CommandError(f"{where}: not a JSON text: something follows the array")
@@ -81,16 +79,11 @@ def _elements(text: str, where: str) -> Iterator[Row]:
         raise CommandError(f"{where}: not a JSON text: the array does not end")
 
 
-def _skip(text: str, position: int) -> int:
-    found = _BLANKS.match(text, position)
-    return found.end() if found else position
-
-
 def _object(text: str, position: int, where: str, line: int, *, whole: bool = False) -> tuple[dict[str, Any], int]:
     """A JSON object and where it ends; it begins in this line. `whole`: the text is the whole input, not the line."""
     place = f"{where}, line {line}"
     try:
-        row, end = _DECODER.raw_decode(text, position)
+        row, end = DECODER.raw_decode(text, position)
     except RecursionError:
         raise CommandError(f"{place}: the JSON text is nested too deep") from None
     except json.JSONDecodeError as error:
@@ -100,10 +93,3 @@ def _object(text: str, position: int, where: str, line: int, *, whole: bool = Fa
     if not isinstance(row, dict):
         raise CommandError(f"{place}: not a JSON object")
     return row, end
-
-
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_no_number)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fletchlog.cli import records
 from fletchlog.cli.common import CommandError
 from fletchlog.cli.encoding import json_text
+from fletchlog.cli.fields import Fields
 from fletchlog.cli.records import Record, milliseconds
 
 if TYPE_CHECKING:
@@ -35,9 +36,8 @@ def from_row(row: dict[str, Any], text: bytes | None, number: int, source: Input
     """The record of a row with fields; the value is its text, or the fields as JSON if it has none."""
     try:
         time = None if source.timestamp is None else row[source.timestamp]
-        key = None if source.key is None else _encodable(row[source.key], None, "key", source)
-        field = row if source.value is None else row[source.value]
-        value = _encodable(field, text if source.value is None else None, "value", source)
+        key = None if source.key is None else _encodable(row, source.key, "key", source)
+        value = text if source.value is None and text is not None else _encodable(row, source.value, "value", source)
     except KeyError:
         source.has(row, source.place(number))
         raise
@@ -46,10 +46,11 @@ def from_row(row: dict[str, Any], text: bytes | None, number: int, source: Input
     return Record(key, value, None if source.timestamp is None else milliseconds(time, source.place(number)), None, None, number)
 
 
-def _encodable(item: Any, text: bytes | None, name: str, source: Input) -> bytes | None:
-    """A key or a value: its bytes, or JSON for what is encoded afterwards."""
-    if text is not None:
-        return text
+def _encodable(row: dict[str, Any], field: str | None, name: str, source: Input) -> bytes | None:
+    """A field, or the whole row, as a key or a value: its bytes, or JSON for what is encoded afterwards."""
+    item = row if field is None else row[field]
+    if isinstance(row, Fields) and field is not None and not (item is None or (isinstance(item, str) and name not in source.kinds)):
+        return row.text_of(field).encode()
     if name not in source.kinds:
         return as_bytes(item)
     return json_text(item, source.kinds[name], of_text=source.form in {"csv", "tsv"})
