@@ -56,6 +56,7 @@ FAR = [1_700_000_000_000] * GOOD
 BAD = {
     "not JSON": ("a.jsonl", LINES + b'{"n":\n', [], "line 4, column 6: not a JSON text"),
     "no key": ("a.jsonl", LINES + b'{"m":1}\n', ["--key", "n"], "line 4: --key n is no field"),
+    "a part of a millisecond": ("a.jsonl", LINES + b'{"n":1.5}\n', ["--timestamp", "n"], "line 4: 1.5 is no timestamp"),
     "null as a timestamp": ("a.jsonl", LINES + b'{"n":null}\n', ["--timestamp", "n"], "line 4: null is no timestamp"),
     "no UTF-8": ("a.jsonl", LINES + b'{"n":"\xff"}\n', [], "line 4, column 7: byte 0xff is no utf-8"),
     "a record of another partition": (

@@ -212,3 +212,54 @@ def test_lines_end_where_the_text_says(cli, data, tmp_path, key, encoding):
     cli("produce", data, "t", tmp_path / "a.txt", *words, *encoding, "--partitions", 1)
     wanted = [*texts, b"a::last\r"]
     assert records(data) == [(None, text) if key is None else (text.partition(key)[0], text.partition(key)[2]) for text in wanted]
+
+
+JSON_ROWS = b'{"id":1,"at":5}\n{"id":2,"at":6}\n'
+
+
+@pytest.mark.parametrize("stdin", [JSON_ROWS, b'[{"id":1,"at":5},\n{"id":2,"at":6}]', b'[\n{"id":1,"at":5},\n{"id":2,"at":6}\n]'])
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--key", "id"], [(b"1", b'{"id":1,"at":5}'), (b"2", b'{"id":2,"at":6}')]),
+        (["--value", "at", "--key", "id"], [(b"1", b"5"), (b"2", b"6")]),
+        (["--timestamp", "at", "--value", "id"], [(None, b"1"), (None, b"2")]),
+    ],
+)
+def test_standard_input_that_begins_as_json_is_json_where_options_name_fields(cli, data, stdin, words, expected):
+    cli("produce", data, "t", "--partitions", 1, *words, stdin=stdin)
+    with fl.Broker(data, read_only=True) as broker:
+        found = broker.scan("t").to_pyarrow()
+    assert list(zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    ("stdin", "words", "said"),
+    [
+        (JSON_ROWS, ["--key", "idd"], "begins as jsonl, with the fields id, at; give -f jsonl if --key names a field, -f lines if"),
+        (JSON_ROWS, ["--key", ":"], "begins as jsonl, with the fields id, at; give -f jsonl"),
+        (JSON_ROWS, ["--value", "nothing"], "--value nothing is no field of it; fields are id, at"),
+        (b'{ "id": 1,\n"at": 5}', ["--key", "id"], "give -f json if --key names a field"),
+        (b"id,who\n1,a\n", ["--key", "id"], "begins as csv, with the fields id, who; give -f csv if --key names a field"),
+        (b"id\twho\n1\ta\n", ["--key", "who"], "give -f tsv if --key names a field"),
+        (b"id,who\n1,a\n", ["--value", "who"], "--value and --timestamp need rows with fields"),
+        (b"", ["--value", "who"], "--value and --timestamp need rows with fields"),
+        (b"", ["--key", "id", "-f", "csv"], "standard input: there are no fields, and --key, --value and --timestamp name fields"),
+    ],
+)
+def test_standard_input_that_may_be_lines_or_rows_is_refused(cli, data, stdin, words, said):
+    cli("topics", "create", data, "t")
+    error = cli("produce", data, "t", *words, stdin=stdin, code=1).err
+    assert said in error
+    with fl.Broker(data, read_only=True) as broker:
+        assert broker.scan("t").to_pyarrow().num_rows == 0
+
+
+@pytest.mark.parametrize(("stdin", "key", "pairs"), [(b"a,b:c\n", ":", [(b"a,b", b"c")]), (b"a,b\n", ",", [(b"a", b"b")]), (b"{x}:y\n", ":", [(b"{x}", b"y")])])
+def test_what_separates_keys_of_lines_needs_no_format(cli, data, stdin, key, pairs):
+    cli("produce", data, "t", "--partitions", 1, "--key", key, stdin=stdin)
+    cli("produce", data, "t", "--key", ":", "-f", "lines", stdin=JSON_ROWS)
+    with fl.Broker(data, read_only=True) as broker:
+        found = broker.scan("t").to_pyarrow()
+    assert list(zip(found["key"].to_pylist(), found["value"].to_pylist(), strict=True))[:1] == pairs
+    assert found["key"].to_pylist()[1] == b'{"id"'

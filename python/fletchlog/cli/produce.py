@@ -68,7 +68,8 @@ def produce(
     came through a pipe before Ctrl-C. A pipe need not end: what has come is written when nothing more comes for a moment.
 
     What `fletchlog consume` wrote as jsonl, json, csv, parquet or arrow becomes the same records, with keys, timestamps and headers, on standard input
-    also without -f. Other standard input is lines. Records are known by their fields: exactly topic, partition, offset, timestamp, key, value (or
+    also without -f. With --key, --value or --timestamp, standard input that begins with a JSON object is jsonl, with an array json, and what could also be
+    lines is refused. Other standard input is lines. Records are known by their fields: exactly topic, partition, offset, timestamp, key, value (or
     keyBase64, valueBase64) and perhaps headers; in parquet and arrow value and no others than these. The last line says that they were read
     so. With --as-rows, --key, --value or --timestamp each row becomes a value instead.
 

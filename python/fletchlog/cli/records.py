@@ -172,6 +172,8 @@ def milliseconds(item: Any, place: str) -> int:
     try:
         if isinstance(item, (int, float)) and not isinstance(item, bool):
             found = int(item)
+            if found != item:
+                raise ValueError("a part of a millisecond")
         else:
             found = times.milliseconds(item) if isinstance(item, dt.datetime) else times.moment(str(item))
     except (ValueError, OverflowError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import dataclass
 from dataclasses import field as made_by
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -39,7 +40,8 @@ class Input:
 
     Attributes:
         where: Its name, for errors.
-        form: One of `FORMATS`; None: records if it begins as `consume` writes them, else lines. Holds afterwards what it was.
+        form: One of `FORMATS`; None: records if it begins as `consume` writes them, JSON if it begins so and options name fields, else lines. Holds
+            afterwards what it was.
         compression: `gzip`, `zstd` or None.
         key: Field that gives the key (lines: what separates it from the value).
         value: Field that gives the value; None: the whole row.
@@ -78,7 +80,7 @@ class Input:
             raise CommandError("--key is empty: for lines it is the text between key and value, for example --key '\\t'")
         if self.encoding is not None and form not in TEXT:
             raise CommandError(f"--encoding is for text ({', '.join(TEXT)}), not for {form}")
-        if form == "lines" and (self.value is not None or self.timestamp is not None):
+        if self.form == "lines" and (self.value is not None or self.timestamp is not None):
             raise CommandError("--value and --timestamp need rows with fields: --format jsonl, json, csv, tsv, parquet, arrow or avro")
         if self.as_records and (self.form not in {None, *RECORDS} or self._chosen()):
             raise CommandError(f"--as-records is for what `consume` wrote as {', '.join(RECORDS)}, without --key, --value and --timestamp")
@@ -109,12 +111,15 @@ class Input:
         head = file.readline()
         if head.removeprefix(BOM.encode()).strip() == b"[":
             head += file.readline()
-        found = None if self.as_records is False else _written_as(head)
-        if found is not None and self.key is not None:
-            advice = f"give -f {found} if --key names a field, -f lines if it is what separates the key"
-            raise CommandError(f"{self.where} begins as `fletchlog consume -f {found}` writes records; {advice}")
+        form, names, is_certain = _begin(head)
+        written = is_certain and (names is None or names == list(records.CSV) or (form != "csv" and records.is_record(names)))
+        found = form if (written and self.as_records is not False) or (self._chosen() and is_certain and form != "csv") else None
+        if self.key is not None and form is not None and names is not None and (written or (self.key in names) != is_certain):
+            how = f"as `fletchlog consume -f {form}` writes records" if written else f"as {form}, with the fields {', '.join(names)}"
+            advice = f"give -f {form} if --key names a field, -f lines if it is what separates the key"
+            raise CommandError(f"{self.where} begins {how}; {advice}")
         self.form = found or "lines"
-        if head:
+        if head or self.value is not None or self.timestamp is not None:
             self.check()
         return io.BufferedReader(Rejoined(head, file))
 
@@ -129,6 +134,8 @@ class Input:
     def has(self, names: Iterable[str], where: str) -> None:
         """Raises a CommandError if an option names a field that is missing."""
         names = list(names)
+        if not names and self._chosen():
+            raise CommandError(f"{where}: there are no fields, and --key, --value and --timestamp name fields")
         for option, field in (("--key", self.key), ("--value", self.value), ("--timestamp", self.timestamp)):
             if field is not None and field not in names:
                 raise CommandError(f"{where}: {option} {field} is no field of it; fields are {', '.join(names)}")
@@ -143,19 +150,22 @@ def by_name(path: Path) -> tuple[str | None, str | None]:
     return BY_SUFFIX.get(suffixes[-1]) if suffixes else None, compression
 
 
-def _written_as(head: bytes) -> str | None:
-    """The format in which `consume` writes records that begin so: with a whole line, or two for `[`."""
+def _begin(head: bytes) -> tuple[str | None, list[str] | None, bool]:
+    """What an input may be that begins so, with a whole line, or two for `[`; the names of its fields, where they are text; whether that is certain."""
     if head.startswith(b"\xff\xff\xff\xff"):
-        return "arrow"
+        return "arrow", None, True
     if head.startswith(b"PAR1"):
-        return "parquet"
+        return "parquet", None, True
     text = head.decode("utf-8", "replace").removeprefix(BOM).strip()
     form = "json" if text.startswith("[") else "jsonl"
     try:
         row = json.loads(text.removeprefix("[").rstrip().removesuffix(",") if form == "json" else text)
     except (ValueError, RecursionError):
-        return "csv" if text == ",".join(records.CSV) else None
-    return form if isinstance(row, dict) and records.is_record(row) else None
+        if text.startswith(("{", "[")):
+            return "json", re.findall(r'"([^"]*)"\s*:', text), False
+        names = [name.strip().strip('"') for name in re.split(r"[,;|\t]", text)]
+        return "tsv" if "\t" in text else "csv", names if len(names) > 1 else [], names == list(records.CSV)
+    return (form, list(row), True) if isinstance(row, dict) else (None, None, False)
 
 
 # what is counted in a file, if not lines
