@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from fletchlog._place import Place
-from fletchlog.cli.app import COMMANDS, found, loaded
-from fletchlog.cli.arguments import read
+from fletchlog.cli.app import COMMANDS, commands, found, loaded
+from fletchlog.cli.arguments import parameters, read, split
+
+COMMANDS_WITH_OPTIONS = [(f"fletchlog {name}", command) for name, command in commands()]
 
 
 def values(text, *more):
@@ -34,6 +36,38 @@ def test_options_may_be_anywhere_and_take_the_next_word_whatever_it_is():
     }
     assert str(values("consume", "--", "-d", "-t")["directory"]) == "-d"
     assert values("groups reset d g -t a --shift-by -10")["shift_by"] == -10
+
+
+@pytest.mark.parametrize("name", [name for name, _ in COMMANDS_WITH_OPTIONS])
+def test_an_option_with_one_value_is_given_once(name, capsys):
+    """Every option of every command: it adds up, or a second one is refused."""
+    function = dict(COMMANDS_WITH_OPTIONS)[name]
+    for parameter, kind, several in parameters(function).values():
+        if not parameter.flags or kind == "bool":
+            continue
+        value = "1" if kind == "int" else "a"
+        words = [word for flag in (parameter.flags[0], parameter.flags[-1]) for word in (flag, value)]
+        if several or parameter.adds_up:
+            given = split(function, words)[0]
+            assert [text for _, text in given] == [value, value]
+            continue
+        with pytest.raises(SystemExit):
+            read(name, function, words)
+        assert f"{parameter.name} is given twice; `{name} --help` says what there is" in capsys.readouterr().err
+
+
+def test_topics_add_up_and_opposites_do_not_go_together(capsys):
+    for command in ("copy a b", "export a b", "audit a", "explain a", "assign -m 3"):
+        assert values(f"{command} -t x -t y,z --topics=u")["topics"] == "x,y,z,u"
+    assert values("topics list a --json --json")["as_json"] is True
+    prog, command, words = found("fletchlog", ["produce", "d", "t", "--as-records", "--as-rows"])
+    with pytest.raises(SystemExit):
+        read(prog, command, words)
+    assert "--as-records and --as-rows do not go together" in capsys.readouterr().err
+
+
+def test_a_property_is_given_once(cli, data):
+    assert "retention.ms is given twice" in cli("topics", "create", data, "t", "-c", "retention.ms=1", "-c", "retention.ms=2", code=1).err
 
 
 def test_a_flag_may_have_an_opposite():

@@ -5,7 +5,7 @@ r"""What commands take. A command is a function; each of its parameters has what
 | `bool`                     | whether the flag is given                                             |
 | `int`, `str`, `Path`       | a number, a text in UTF-8, a file of this machine                     |
 | `Place`                    | what is named, if it is of one of the kinds that the command works on |
-| `list[..]`                 | all of them: an option may be repeated                                |
+| `list[..]`                 | all of them: an option may be repeated, as a text of `NAME,..` may be |
 | `.. \| None`               | None if it is not given                                               |
 """
 
@@ -48,11 +48,13 @@ class Parameter:
         places: What a `Place` may be.
         raw: A text may have any bytes, as paths have.
         name: What the user knows it as.
+        adds_up: A text of several things with commas between them: an option that is repeated adds to them.
     """
 
     def __init__(self, flags: list[str], text: str, default: Any, metavar: str | None, complete: Any, places: Sequence[str], *, raw: bool) -> None:
         self.flags, self.text, self.default, self.metavar, self.complete, self.places, self.raw = flags, text, default, metavar, complete, places, raw
         self.name = max(flags, key=len) if flags else metavar or ""
+        self.adds_up = bool(flags) and (metavar or "").endswith(",..")
 
 
 def argument(metavar: str, text: str, default: Any = ..., *, complete: Any = None, places: Sequence[str] = LOCAL, raw: bool = False) -> Any:
@@ -126,7 +128,16 @@ def read(prog: str, function: Command, words: Sequence[str]) -> dict[str, Any]:
         name, valued = flags[flag]
         if valued == (value is None):
             wrong(prog, f"{flag} wants a value" if valued else f"{flag} takes no value")
-        texts[name] = [*texts.get(name, []), value] if known[name][2] else value if valued else flag
+        parameter, _, several = known[name]
+        before = texts.get(name)
+        if several:
+            texts[name] = [*(before or []), value]
+        elif valued and before is not None and parameter.adds_up:
+            texts[name] = f"{before},{value}"
+        elif before is not None and (valued or before != flag):
+            wrong(prog, f"{parameter.name} is given twice" if valued else f"{before} and {flag} do not go together")
+        else:
+            texts[name] = value if valued else flag
     for name, (parameter, _, several) in known.items():
         if not parameter.flags and arguments:
             texts[name], arguments = (arguments, []) if several else (arguments[0], arguments[1:])

@@ -26,7 +26,7 @@ MODERN = "range,roundrobin,sticky,cooperative-sticky"
 
 
 def assign(
-    topics: str = option("--topics -t", "Topics with their partitions, orders=6,payments=3; with --dir names are enough.", ...),
+    topics: str = option("--topics -t", "Topics with their partitions, orders=6,payments=3; with --dir names are enough.", ..., "TOPIC=N,.."),
     members: str = option("--members -m", "Members, separated by commas; a number means that many members: 3 is c1,c2,c3.", ...),
     subscriptions: list[str] | None = option("--subscribe", "c1=orders,payments: what a member subscribes to; default: all topics.", metavar="MEMBER=TOPICS"),
     join: list[str] | None = option("--join", "A member that joins afterwards; may be repeated.", metavar="MEMBER"),

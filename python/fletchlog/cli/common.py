@@ -117,13 +117,15 @@ def properties(pairs: Iterable[str] | None) -> dict[str, Any]:
     """`name=value` texts as a mapping.
 
     Raises:
-        CommandError: A text without `=`.
+        CommandError: A text without `=`, or a name that comes twice.
     """
     result = {}
     for pair in pairs or ():
         name, separator, value = pair.partition("=")
         if not separator or not name.strip():
             raise CommandError(f"--config wants NAME=VALUE, got {pair}")
+        if name.strip() in result:
+            raise CommandError(f"{name.strip()} is given twice")
         result[name.strip()] = value.strip()
     return result
 
