@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog import ledger
 from fletchlog._core import Broker, Cluster, Producer
-from fletchlog._place import STORE, Place, at
+from fletchlog._place import STORE, Place, at, refuse_within
 from fletchlog._whole import described_whole
 from fletchlog.errors import IllegalStateError, InvalidArgumentError, OffsetOutOfRangeError, ReadOnlyError, UnknownTopicOrPartitionError
 
@@ -112,6 +112,7 @@ def copy(
     starts = {(topic, partition): offset for (topic, partition), offset in (start_offsets or {}).items()}
     with contextlib.ExitStack() as stack:
         _refuse_store(destination)
+        refuse_within(destination, source, "copied")
         read = _Side(stack.enter_context(_opened("source", source, source_config)), source_config)
         into = _opened("destination", destination, destination_config, read_only=False, create=create)
         write = _Side(stack.enter_context(into), destination_config)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from zlib import crc32
 
 from fletchlog._core import Broker
-from fletchlog._place import Place
+from fletchlog._place import Place, refuse_within
 from fletchlog.errors import DirectoryError, InvalidArgumentError, StorageError
 from fletchlog.stores import Store, is_uri
 from fletchlog.types import TopicPartition
@@ -113,8 +113,7 @@ def export(
         target = _Directory(Path(Place(place)))
         if storage_options:
             raise InvalidArgumentError("storage_options are for an object store, e.g. s3://BUCKET/PREFIX")
-        if target.root.resolve().is_relative_to(Path(directory).resolve()):
-            raise InvalidArgumentError(f"{place} is in the directory that is copied; give another place")
+        refuse_within(place, directory, "copied")
     try:
         return _Export(target, os.fspath(directory), list(topics), on_progress or (lambda *_: None)).run()
     except OSError as error:

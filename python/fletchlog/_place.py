@@ -131,6 +131,23 @@ def at(source: Source, **options: Any) -> Iterator[Broker | Cluster]:
             place.close()
 
 
+def refuse_within(written: Any, source: Any, what: str = "read") -> None:
+    """Refuses to write into the directory that is a source, or onto the file, also by way of links; other places cannot be so.
+
+    Raises:
+        fletchlog.errors.InvalidArgumentError: It would be written there.
+    """
+    if not all(isinstance(one, str | os.PathLike) and Place(one).kind == DIRECTORY for one in (written, source)):
+        return
+    from pathlib import Path
+
+    target, origin = (Path(Place(one)).resolve() for one in (written, source))
+    if origin.is_dir() and target.is_relative_to(origin):
+        raise InvalidArgumentError(f"{Place(written)} is in the directory that is {what}; give another place")
+    if origin.is_file() and target == origin:
+        raise InvalidArgumentError(f"{Place(written)} is the file that is {what}; give another name")
+
+
 def _named(text: str) -> tuple[str, str]:
     if not text:
         raise InvalidArgumentError(f"the name of a place is empty; {_EXPECTED}")

@@ -138,3 +138,36 @@ def test_stores_and_clusters_are_refused_by_what_works_on_files(cli, tmp_path, m
     for words in (["topics", "create", "s3n://b/p", "t"], ["produce", "S3://b/p", "t"]):
         assert "object stores are read-only" in cli(*words, stdin="1\n", code=1).err
     assert names_in(tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "consume d t -o d/o.jsonl",
+        "consume d t -f raw --follow -o d/t-0/00000000000000000000.log",
+        "consume link t -o d/t-0/o.csv",
+        "consume d t -o link/o.csv",
+        "audit d --html d/a.html",
+        "explain d -t t --html d/e.html",
+        "explain d -t t --save d/e.arrow",
+        "explain trace.arrow --save trace.arrow",
+        "explain d -t t --svg link/e.svg",
+        "assign --dir d -t t -m 2 --svg d/a.svg",
+        "copy d d/sub",
+        "copy d link",
+        "export d link/sub",
+        "land d t d/lake",
+    ],
+)
+def test_nothing_is_written_into_what_is_read(cli, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    with fl.Broker("d", create=True) as broker:
+        broker.create_topic("t")
+        with fl.Producer(broker) as producer:
+            producer.send("t", b"v")
+    (tmp_path / "link").symlink_to("d")
+    cli("explain", "d", "-t", "t", "--save", "trace.arrow")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    said = cli(*words.split(), code=1).err
+    assert "; give another " in said or "source and destination are the same" in said
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 
-from fletchlog._place import CLUSTER, DIRECTORY, STORE, Place
+from fletchlog._place import CLUSTER, DIRECTORY, STORE, Place, refuse_within
 from fletchlog.cli.common import CommandError, UsageError, fail, missing, refuse
 
 TYPE_CHECKING = False
@@ -48,25 +48,37 @@ class Parameter:
         places: What a `Place` may be.
         raw: A text may have any bytes, as paths have.
         name: What the user knows it as.
+        writes: A file that the command makes, which is not in a place that it reads.
         adds_up: A text of several things with commas between them: an option that is repeated adds to them.
     """
 
-    def __init__(self, flags: list[str], text: str, default: Any, metavar: str | None, complete: Any, places: Sequence[str], *, raw: bool) -> None:
+    def __init__(
+        self, flags: list[str], text: str, default: Any, metavar: str | None, complete: Any, places: Sequence[str], *, raw: bool, writes: bool
+    ) -> None:
         self.flags, self.text, self.default, self.metavar, self.complete, self.places, self.raw = flags, text, default, metavar, complete, places, raw
+        self.writes = writes
         self.name = max(flags, key=len) if flags else metavar or ""
         self.adds_up = bool(flags) and (metavar or "").endswith(",..")
 
 
 def argument(metavar: str, text: str, default: Any = ..., *, complete: Any = None, places: Sequence[str] = LOCAL, raw: bool = False) -> Any:
     """A parameter that is given by its place."""
-    return Parameter([], text, default, metavar, complete, places, raw=raw)
+    return Parameter([], text, default, metavar, complete, places, raw=raw, writes=False)
 
 
 def option(
-    flags: str, text: str, default: Any = None, metavar: str | None = None, *, complete: Any = None, places: Sequence[str] = LOCAL, raw: bool = False
+    flags: str,
+    text: str,
+    default: Any = None,
+    metavar: str | None = None,
+    *,
+    complete: Any = None,
+    places: Sequence[str] = LOCAL,
+    raw: bool = False,
+    writes: bool = False,
 ) -> Any:
     """A parameter that is given by one of its `flags`, with blanks between them."""
-    return Parameter(flags.split(), text, default, metavar, complete, places, raw=raw)
+    return Parameter(flags.split(), text, default, metavar, complete, places, raw=raw, writes=writes)
 
 
 def parameters(function: Command) -> dict[str, tuple[Parameter, str, bool]]:
@@ -112,7 +124,7 @@ def read(prog: str, function: Command, words: Sequence[str]) -> dict[str, Any]:
     Raises:
         UsageError: A text is not UTF-8.
         CommandError: A place is of a kind that the command does not work on.
-        fletchlog.errors.InvalidArgumentError: A text begins as a URI and is not one.
+        fletchlog.errors.InvalidArgumentError: A text begins as a URI and is not one, or a file would be written into a place that is read.
     """
     known, flags = parameters(function), flags_of(function)
     options, arguments = split(function, words)
@@ -143,7 +155,12 @@ def read(prog: str, function: Command, words: Sequence[str]) -> dict[str, Any]:
             texts[name], arguments = (arguments, []) if several else (arguments[0], arguments[1:])
     if arguments:
         wrong(prog, f"there is no use for {arguments[0]}")
-    return {name: _value(prog, texts.get(name), *known[name]) for name in known}
+    values = {name: _value(prog, texts.get(name), *known[name]) for name in known}
+    sources = [place for value in values.values() for place in (value if isinstance(value, list) else [value]) if isinstance(place, Place)]
+    for written in (values[name] for name, (parameter, _, _) in known.items() if parameter.writes and values[name] is not None):
+        for source in sources if str(written) != "-" else ():
+            refuse_within(written, source)
+    return values
 
 
 def wrong(prog: str, message: str) -> NoReturn:

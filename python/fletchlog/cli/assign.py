@@ -34,8 +34,8 @@ def assign(
     assignors: str = option("--assignors -a", "Which: those of the Java client, legacy-range, legacy-roundrobin, or all.", MODERN),
     streams: int = option("--streams", "Threads per topic of each legacy consumer.", 1),
     directory: Place | None = option("--dir", "A broker's directory that knows the partitions.", metavar="DIR"),
-    svg: Path | None = option("--svg", "Draw it as SVG."),
-    png: Path | None = option("--png", "Draw it as PNG."),
+    svg: Path | None = option("--svg", "Draw it as SVG.", writes=True),
+    png: Path | None = option("--png", "Draw it as PNG.", writes=True),
     as_json: bool = JSON,
 ) -> None:
     """Show who owns which partition under each assignor, who idles and why, before and after a member joins or leaves.

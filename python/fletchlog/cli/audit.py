@@ -34,7 +34,7 @@ def audit(
     topics: str = TOPICS,
     most: list[str] | None = option("--max", "Fail if a partition exceeds this, e.g. gaps_unexplained=0; may be repeated.", metavar="COLUMN=N"),
     keys: int = option("--keys", "How many keys to list.", 20),
-    html: Path | None = option("--html", "Write one page."),
+    html: Path | None = option("--html", "Write one page.", writes=True),
     as_json: bool = JSON,
     config: list[str] | None = CONFIG,
     command_config: Path | None = COMMAND_CONFIG,

@@ -36,7 +36,7 @@ def consume(
     directory: Place = PLACE,
     topics: list[str] = argument("TOPIC", "Topics to read.", complete=names_of_topics),
     form: str | None = option("--format -f", f"{', '.join(FORMATS)}, or a template of kcat; default: by the file's name, else table, with --follow jsonl."),
-    output: Path | None = option("--output -o", "File to write; default or -: standard output."),
+    output: Path | None = option("--output -o", "File to write; default or -: standard output.", writes=True),
     most: int | None = option("--max -n", f"Stop after this many records (table: {TABLE_ROWS})."),
     partition: list[int] | None = PARTITIONS,
     start: str | None = option("--from", f"Where to start; without it earliest. TIME: {times.HELP}.", metavar="earliest|latest|TIME"),

@@ -7,7 +7,7 @@ import re
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-from fletchlog._place import CLUSTER
+from fletchlog._place import CLUSTER, refuse_within
 from fletchlog.cli.arguments import ANYWHERE, argument, option
 from fletchlog.cli.common import CommandError, configured, opened, topics_of
 from fletchlog.cli.options import JSON, TOPICS
@@ -52,6 +52,7 @@ def copy(
     starts = offsets_of(start_offset or [])
     if str(source) == str(destination):
         raise CommandError("source and destination are the same")
+    refuse_within(destination, source, "copied")
     of_source = configured(source_command_config, source_config)
     names = topics_of(source, topics, of_source)
     with ExitStack() as stack:

@@ -24,7 +24,7 @@ def proxy(
     config: list[str] | None = CONFIG,
     command_config: Path | None = COMMAND_CONFIG,
     faults: Path | None = option("--faults", "Faults of requests: a plan in TOML or JSON. A report is printed at the end.", metavar="FILE"),
-    record: Path | None = option("--record", "Record the session of its clients, without records and secrets.", metavar="FILE"),
+    record: Path | None = option("--record", "Record the session of its clients, without records and secrets.", metavar="FILE", writes=True),
     record_values: bool = option("--record-values", "The session keeps keys, values and headers of records.", False),
     control: str | None = option("--control", "Where tests control it over HTTP: faults and requests. Port 0: a free one.", metavar="HOST:PORT"),
     print_address: bool = option("--print-address", "Print one line of JSON: the bootstrap servers, the process id.", False),

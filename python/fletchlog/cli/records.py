@@ -171,9 +171,8 @@ def milliseconds(item: Any, place: str) -> int:
 
     try:
         if isinstance(item, (int, float)) and not isinstance(item, bool):
-            found = int(item)
-            if found != item:
-                raise ValueError("a part of a millisecond")
+            # a part of a millisecond is no time of Kafka's
+            found = int(item) if item == int(item) else int(str(item))
         else:
             found = times.milliseconds(item) if isinstance(item, dt.datetime) else times.moment(str(item))
     except (ValueError, OverflowError):

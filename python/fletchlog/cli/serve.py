@@ -47,7 +47,7 @@ def serve(
     lenient: bool = option("--lenient", "Only warn of properties that a Kafka broker may have and this one has not.", False),
     faults: Path | None = option("--faults", "Faults of requests: a plan in TOML or JSON. A report is printed at the end.", metavar="FILE"),
     control: str | None = option("--control", "Where tests control it over HTTP: faults, requests, time. Port 0: a free one.", metavar="HOST:PORT"),
-    record: Path | None = option("--record", "Record the session of its clients, without records and secrets.", metavar="FILE"),
+    record: Path | None = option("--record", "Record the session of its clients, without records and secrets.", metavar="FILE", writes=True),
     record_values: bool = option("--record-values", "The session keeps keys, values and headers of records.", False),
     schema_registry: str | None = option("--schema-registry", "Where to serve a schema registry. Port 0: a free one.", metavar="HOST:PORT"),
     print_address: bool = option("--print-address", "Print one line of JSON: the bootstrap servers, the process id.", False),

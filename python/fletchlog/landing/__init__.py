@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from fletchlog._place import at
+from fletchlog._place import at, refuse_within
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.landing.columns import check_partition_by
 from fletchlog.landing.landing import Decoding, Landed, Landing, Limits
@@ -137,6 +137,8 @@ class _Land:
         if on_lost not in ("raise", "skip"):
             raise InvalidArgumentError(f"on_lost is {on_lost!r}; expected 'raise' or 'skip'")
         into = table_at(table, format, catalog, table_options)
+        if into.format != "iceberg":
+            refuse_within(table, source)
         if compact and into.format == "iceberg":
             into.compact(file_bytes)
         if stop is None:
