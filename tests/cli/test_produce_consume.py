@@ -125,7 +125,7 @@ def test_a_reader_does_not_need_the_writers_lock(cli, orders):
         (["produce", "{data}", "orders", "--keep-partitions", "-f", "csv"], "standard input: --keep-partitions needs records as `consume` wrote them"),
         (["consume", "{data}", "order"], "order"),
         (["consume", "{data}", "orders", "-f", "xml"], "table, jsonl, json, csv, raw, parquet, arrow"),
-        (["consume", "{data}", "orders", "-f", "parquet", "-o", "{data}/x.parquet"], "no record to write"),
+        (["consume", "{data}", "orders", "-f", "parquet", "-o", "{data}.parquet"], "no record to write"),
         (["consume", "{data}", "orders", "-n", "0"], "at least 1"),
         (["consume", "{data}", "orders", "--follow", "-f", "table"], "--format jsonl"),
         (["consume", "{data}", "orders", "--from", "middle"], "--from middle is no time"),
