@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("fletchlog.ledger")
 
 TOPIC = "__fletchlog_ledger"
+# what the names of its groups begin with
+GROUPS = "fletchlog-ledger-"
 _PARTITION = 0
 # Small segments: the cleaner leaves only the last one as it is. Markers of transactions go after an hour.
 _CONFIG: TopicConfig = {"cleanup.policy": "compact", "segment.bytes": str(1 << 20), "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "3600000"}
@@ -184,7 +186,7 @@ class Ledger:
 
 def group_of(*key: str) -> str:
     """The group of a key."""
-    return f"fletchlog-ledger-{hashlib.blake2b(_text(*key), digest_size=12).hexdigest()}"
+    return f"{GROUPS}{hashlib.blake2b(_text(*key), digest_size=12).hexdigest()}"
 
 
 def names_of(admin: Broker | Cluster, topic: TopicDescription) -> list[str]:

@@ -30,13 +30,17 @@ def committed(cli, data):
 
 
 def test_groups_are_listed_and_described_with_their_lag(cli, data):
-    row = {"group": "g", "type": "classic", "state": "Empty", "coordinator": 1, "members": 0, "partitions": 1, "lag": 7}
-    assert cli("groups", "list", data, "--json").json == [row]
+    row = {"group": "g", "type": "classic", "state": "Empty", "coordinator": 1, "members": 0, "partitions": 1, "lag": 7, "without_commit": 1}
+    listed = cli("groups", "list", data, "--json")
+    assert listed.json == [row]
+    assert "1 partition has no committed offset and is not counted in the lag" in listed.err
     described = cli("groups", "describe", data, "g", "--json").json
     assert described["partitions"] == [{"topic": "t", "partition": 0, "committed": 3, "end": 10, "lag": 7, "member": None}]
     assert (described["state"], described["coordinator"], described["members"]) == ("Empty", 1, [])
     assert "g is Empty, its coordinator is node 1; 0 members" in cli("groups", "describe", data, "g").out
-    assert cli("groups", "lag", data, "g", "--json").json == [{"topic": "t", "lag": 7}]
+    lag = cli("groups", "lag", data, "g", "--json")
+    assert lag.json == [{"topic": "t", "lag": 7, "without_commit": 1}]
+    assert "1 partition has no committed offset" in lag.err
     assert "committed" in cli("groups", "describe", data, "g").out
 
 
@@ -127,7 +131,7 @@ def test_a_pending_offset_hides_neither_its_group_nor_the_others(cli, data):
         for at in (place, data):
             assert {row["group"]: row["lag"] for row in cli("groups", "list", at, "--json").json} == {"g": 7, "pending": 6}
             assert cli("groups", "describe", at, "pending", "--json").json["partitions"][0]["committed"] == 4
-            assert cli("groups", "lag", at, "pending", "--json").json == [{"topic": "t", "lag": 6}]
+            assert cli("groups", "lag", at, "pending", "--json").json == [{"topic": "t", "lag": 6, "without_commit": 1}]
             assert cli("groups", "reset", at, "pending", "-t", "t", "-p", 0, "--to-earliest", "--json").json[0]["before"] == 4
 
 
@@ -163,21 +167,22 @@ def test_listing_groups_costs_requests_by_groups_and_not_by_topics(cli, data):
         with broker.listen() as listener:
             assert len(cli("groups", "list", f"kafka://{listener.bootstrap}", "--json").json) == 11
             requests = sum(row["requests"] for row in listener.stats().to_pyarrow().to_pylist())
-    assert requests < 11 * 8
+    # each topic is asked for once
+    assert requests < 11 * 8 + 20
 
 
 def test_a_share_group_is_listed_described_and_reset(cli, data):
     with fl.Broker(data) as broker:
         broker.alter_share_group_offsets("s", {("t", 0): 3})
     (row,) = [row for row in cli("groups", "list", data, "--json").json if row["group"] == "s"]
-    assert row == {"group": "s", "type": "share", "state": "Empty", "coordinator": 1, "members": 0, "partitions": 1, "lag": 7}
+    assert row == {"group": "s", "type": "share", "state": "Empty", "coordinator": 1, "members": 0, "partitions": 1, "lag": 7, "without_commit": 0}
     described = cli("groups", "describe", data, "s", "--json").json
     assert described["partitions"] == [{"topic": "t", "partition": 0, "committed": 3, "end": 10, "lag": 7, "done_ahead": 0, "member": None}]
     assert (described["type"], described["protocol"]) == ("share", "simple")
-    assert cli("groups", "lag", data, "s", "--json").json == [{"topic": "t", "lag": 7}]
+    assert cli("groups", "lag", data, "s", "--json").json == [{"topic": "t", "lag": 7, "without_commit": 0}]
     expected = [{"topic": "t", "partition": p, "before": {0: 3}.get(p), "after": 10} for p in (0, 1)]
     assert cli("groups", "reset", data, "s", "-t", "t", "--to-latest", "--json", "--execute").json == expected
-    assert cli("groups", "lag", data, "s", "--json").json == [{"topic": "t", "lag": 0}]
+    assert cli("groups", "lag", data, "s", "--json").json == [{"topic": "t", "lag": 0, "without_commit": 0}]
     assert "--to-offset" in cli("groups", "reset", data, "s", "-t", "t", "--shift-by", "-1", code=1).err
     cli("groups", "delete", data, "s", "--yes")
     assert [row["group"] for row in cli("groups", "list", data, "--json").json] == ["g"]
@@ -215,3 +220,12 @@ def test_properties_of_a_group_are_altered_and_described(cli, data):
     assert cli("groups", "describe", data, "g", "--json").json["config"] == {}
     assert "give --config" in cli("groups", "alter", data, "s", code=1).err
     assert "share.nothing" in cli("groups", "alter", data, "s", "-c", "share.nothing=1", code=1).err
+
+
+def test_groups_of_the_ledger_are_not_listed(cli, data, tmp_path_factory):
+    copy = tmp_path_factory.mktemp("copy") / "copy"
+    cli("copy", data, copy)
+    with fl.Broker(copy, read_only=True) as broker:
+        assert any(listed.group_id.startswith("fletchlog-ledger-") for listed in broker.groups())
+    assert cli("groups", "list", copy, "--json").json == []
+    assert cli("--complete", "groups", "describe", copy, "").out == ""

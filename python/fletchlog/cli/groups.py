@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.cli import places, times
 from fletchlog.cli.arguments import option
-from fletchlog.cli.common import CommandError, changed_properties, configured, confirm, opened
+from fletchlog.cli.common import CLUSTER_MS, CommandError, changed_properties, configured, confirm, opened
 from fletchlog.cli.common import group as listed_group
 from fletchlog.cli.common import topic as topic_of
-from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, DELETE_CONFIG, GROUP, JSON, PARTITIONS, PLACE, YES, names_of_topics
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, DELETE_CONFIG, GROUP, JSON, PARTITIONS, PLACE, YES, groups_of, names_of_topics
 from fletchlog.cli.tables import done, show
 from fletchlog.cli.text import counted, note, say
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import fletchlog as fl
@@ -28,13 +32,17 @@ _DESCRIBED = ("classic", "consumer", "share", "")
 def list_groups(directory: Place = PLACE, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
     """List the groups: their state, coordinator, members, and how many records they have not read.
 
-    What cannot be read of a group is left empty, and a note says why.
+    `without_commit` is how many partitions of its topics have no committed offset: `lag` does not count their records. What cannot be read of a group is
+    left empty, and a note says why. Groups in which `fletchlog copy` keeps its ledger are left out.
 
     fletchlog groups list data/
     """
-    with opened(directory, read_only=True, client=configured(command_config)) as broker:
-        rows = [_row(broker, group) for group in broker.groups()]
+    client = configured(command_config)
+    with opened(directory, read_only=True, client=client) as broker, contextlib.ExitStack() as stack:
+        topics = _Topics(broker, client, stack)
+        rows = [_row(broker, group, topics) for group in groups_of(broker)]
     show(rows, as_json=as_json, empty=f"{directory} holds no group")
+    _note_without_commit(rows)
 
 
 def describe(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
@@ -83,14 +91,19 @@ def _member(member: fl.admin.GroupMember) -> dict[str, Any]:
 def lag(directory: Place = PLACE, group: str = GROUP, as_json: bool = JSON, command_config: Path | None = COMMAND_CONFIG) -> None:
     """Show how many records of each topic a group has not read.
 
+    `without_commit` is how many partitions of the topic have no committed offset: `lag` does not count their records.
+
     fletchlog groups lag data/ g
     """
-    with opened(directory, read_only=True, client=configured(command_config)) as broker:
-        rows = _lags(broker, listed_group(broker, group))
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        topics.setdefault(row["topic"], []).append(row)
-    show([{"topic": topic, "lag": _sum(of_topic)} for topic, of_topic in topics.items()], as_json=as_json, empty=f"{group} has committed no offsets")
+    client = configured(command_config)
+    with opened(directory, read_only=True, client=client) as broker, contextlib.ExitStack() as stack:
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for row in _lags(broker, listed_group(broker, group)):
+            topics.setdefault(row["topic"], []).append(row)
+        known = _Topics(broker, client, stack)
+        found = [{"topic": topic, "lag": _sum(rows), "without_commit": known.without_commit(rows)} for topic, rows in topics.items()]
+    show(found, as_json=as_json, empty=f"{group} has committed no offsets")
+    _note_without_commit(found)
 
 
 def reset(
@@ -197,17 +210,17 @@ def delete(directory: Place = PLACE, group: str = GROUP, yes: bool = YES, as_jso
     done(f"deleted {group}", as_json=as_json, group=group)
 
 
-def _row(broker: fl.Broker | fl.Cluster, group: fl.admin.GroupListing) -> dict[str, Any]:
+def _row(broker: fl.Broker | fl.Cluster, group: fl.admin.GroupListing, topics: _Topics) -> dict[str, Any]:
     """A line of the list. A group that cannot be read does not hide the others."""
     from fletchlog.errors import KafkaError
 
     row: dict[str, Any] = {"group": group.group_id, "type": group.group_type, "state": group.state, "coordinator": group.coordinator}
-    row |= {"members": None, "partitions": None, "lag": None}
+    row |= {"members": None, "partitions": None, "lag": None, "without_commit": None}
     try:
         if group.group_type in _DESCRIBED:
             row["members"] = len(_described(broker, group).members)
         lags = _lags(broker, group)
-        row |= {"partitions": len(lags), "lag": _sum(lags)}
+        row |= {"partitions": len(lags), "lag": _sum(lags), "without_commit": topics.without_commit(lags)}
     except KafkaError as error:
         note(f"{group.group_id}: {error}")
     return row
@@ -230,6 +243,47 @@ def _sum(lags: list[dict[str, Any]]) -> int | None:
     """The records that are not read, in the partitions where it is known; of a share group without a start it is not."""
     known = [row["lag"] for row in lags if row["lag"] is not None]
     return sum(known) if known or not lags else None
+
+
+class _Topics:
+    """How many partitions topics have; each is asked for once, a cluster by one small request a topic."""
+
+    def __init__(self, broker: fl.Broker | fl.Cluster, client: Mapping[str, Any], stack: contextlib.ExitStack) -> None:
+        self._broker = broker
+        self._client = client
+        self._stack = stack
+        self.partitions = functools.cache(self._partitions)
+
+    def without_commit(self, rows: list[dict[str, Any]]) -> int:
+        """Partitions without a committed offset, of topics that have some with one, or of a share group."""
+        if any("done_ahead" in row for row in rows):
+            return sum(row["committed"] is None for row in rows)
+        with_commit = Counter(row["topic"] for row in rows)
+        return sum(max(self.partitions(topic) - with_commit[topic], 0) for topic in with_commit.keys() & self._known)
+
+    def _partitions(self, topic: str) -> int:
+        import fletchlog as fl
+
+        if isinstance(self._broker, fl.Broker):
+            return len(self._broker.describe_topic(topic).partitions)
+        number: int = self._producer.partitions_for(topic)
+        return number
+
+    @functools.cached_property
+    def _known(self) -> set[str]:
+        return set(self._broker.topics(include_internal=True))
+
+    @functools.cached_property
+    def _producer(self) -> fl.Producer:
+        import fletchlog as fl
+
+        return self._stack.enter_context(fl.Producer(self._broker, {"max.block.ms": CLUSTER_MS, **self._client}))
+
+
+def _note_without_commit(rows: list[dict[str, Any]]) -> None:
+    """Says that a lag is not all that is not read."""
+    if count := sum(row["without_commit"] or 0 for row in rows):
+        note(f"{counted(count, 'partition has', 'partitions have')} no committed offset and {'is' if count == 1 else 'are'} not counted in the lag")
 
 
 def _described(broker: fl.Broker | fl.Cluster, group: fl.admin.GroupListing) -> fl.admin.GroupDescription:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    import fletchlog as fl
     from fletchlog._place import Place
 
 
@@ -19,10 +20,17 @@ def names_of_topics(place: Place, client: Mapping[str, str]) -> list[str]:
         return broker.topics()
 
 
+def groups_of(broker: fl.Broker | fl.Cluster) -> list[fl.admin.GroupListing]:
+    """The groups of users: `copy` keeps its own in some, as it does in a topic that is not listed either."""
+    from fletchlog.ledger import GROUPS
+
+    return [listed for listed in broker.groups() if not listed.group_id.startswith(GROUPS)]
+
+
 def names_of_groups(place: Place, client: Mapping[str, str]) -> list[str]:
     """The groups of a place."""
     with opened(place, read_only=True, client=client) as broker:
-        return [listed.group_id for listed in broker.groups()]
+        return [listed.group_id for listed in groups_of(broker)]
 
 
 DIR = argument("DIR", "The broker's directory.")
