@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from fletchlog.cli.terminal import out
+from fletchlog.cli.terminal import ANY, out
 from fletchlog.cli.text import say
 
 if TYPE_CHECKING:
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 # with fewer columns on the screen a table of records or partitions is not readable
 NARROW = 80
-# a width that no table has
-ANY = 1_000_000
 
 
 def show(rows: Sequence[Mapping[str, Any]], *, as_json: bool, empty: str, title: str | None = None) -> None:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
+# a width that no table has
+ANY = 1_000_000
+
+
 def styled(text: str, style: str) -> Text:
     """Text in a style, for a cell or a line."""
     from rich.text import Text
@@ -31,8 +35,8 @@ def _screen(**options: Any) -> Console:
 
 
 def out() -> Console:
-    """Where results go. Made per call: tests and pipes replace the stream. A file or pipe gets lines of 120 characters."""
-    return _screen(file=sys.stdout, width=None if sys.stdout.isatty() else 120)
+    """Where results go. Made per call: tests and pipes replace the stream. A file or pipe gets lines as long as they are."""
+    return _screen(file=sys.stdout, width=None if sys.stdout.isatty() else ANY)
 
 
 def err() -> Console:
@@ -42,7 +46,7 @@ def err() -> Console:
 
 def in_file(file: Any) -> Console:
     """A file to print tables into."""
-    return _screen(file=file, width=160)
+    return _screen(file=file, width=ANY)
 
 
 def progress(*, unit: str = "records", console: Console | None = None) -> Progress:
