@@ -141,7 +141,8 @@ def refuse_within(written: Any, source: Any, what: str = "read") -> None:
         return
     from pathlib import Path
 
-    target, origin = (Path(Place(one)).resolve() for one in (written, source))
+    # not Path.resolve, which raises for links that go round in a circle
+    target, origin = (Path(os.path.realpath(Place(one))) for one in (written, source))
     if origin.is_dir() and target.is_relative_to(origin):
         raise InvalidArgumentError(f"{Place(written)} is in the directory that is {what}; give another place")
     if origin.is_file() and target == origin:

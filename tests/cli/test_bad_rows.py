@@ -95,8 +95,11 @@ def test_rows_before_a_bad_one_are_written(cli, data, tmp_path, name):
 
 def test_it_says_so_when_nothing_is_written(cli, data):
     said = cli("produce", data, "t", "-f", "jsonl", "--partitions", 1, stdin="oops\n", code=1).err
-    assert said.endswith("; nothing was written to t\n")
+    assert said.endswith("; topic t was created; nothing was written to t\n")
     assert values_of(data) == []
+    said = cli("produce", data, "t", "-f", "jsonl", "--partitions", 1, stdin="oops\n", code=1).err
+    assert "was created" not in said
+    assert said.endswith("; nothing was written to t\n")
 
 
 @pytest.mark.slow

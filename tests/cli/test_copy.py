@@ -26,8 +26,8 @@ def test_an_offset_to_start_at_has_a_form(cli, places, text):
 def test_records_without_an_entry_are_named_with_what_to_do(cli, places):
     said = cli("copy", *places, code=1).err
     assert "topic t: the destination has records, and no entry of this source" in said
-    assert "(--append)" in said
-    assert "(--start-offset t:0=OFFSET)" in said
+    assert ": --append; to continue" in said
+    assert "source: --start-offset t:0=OFFSET" in said
     assert numbers_of(places[1]) == [0, 1, 2]
     assert "2 records copied" in cli("copy", *places, "--start-offset", "t:0=3").out
     assert "0 records copied" in cli("copy", *places).out

@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import shutil
 
 import pytest
 
 import fletchlog as fl
+from fletchlog.cli.common import CommandError, in_words_of_the_shell
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -147,3 +149,73 @@ def test_a_time_beyond_the_year_9999_is_a_number(cli, here):
     segment = "d/far-0/00000000000000000000.log"
     assert "1970-01-01 00:00:00.000" in cli("dump", segment, "-r").out
     assert json.loads(cli("dump", segment, "-r", "--json", "-n", 1).out)["timestamp"] == 253402300800000
+
+
+# words of Python that no command says
+OF_PYTHON = re.compile(r"=True|=False|read_only|take_over|\w\(\)|start_offsets")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("topics list EMPTY", "EMPTY: is empty, there is nothing to read; `fletchlog topics create EMPTY TOPIC` begins a log in it"),
+        ("consume EMPTY t", "`fletchlog topics create EMPTY TOPIC` begins a log in it"),
+        ("take-over nowhere", "nowhere: does not exist; check the name"),
+        ("consume d t -c group.id=g", "group.id is given as --group g, or --share-group"),
+        ("produce d t -c transactional.id=x", "this command writes without transactions: leave out transactional.id"),
+        ("land d t lake --flatten", "--flatten makes columns of decoded values: give --value or --key"),
+        ("land d t lake --start-offset x:0=1", "--start-offset has topic 'x'"),
+        ("topics describe d __consumer_offsets", "there is no topic __consumer_offsets yet: it is internal, and made by the first commit of a group"),
+        ("consume d __transaction_state", "internal, and made by the first transaction"),
+        ("produce d __share_group_state", "internal, and made by the first share group"),
+        ("audit d -t __fletchlog_ledger", "internal, and made by the first copy into this place"),
+        ("audit d -t ,", "--topics names no topic"),
+        ("copy d d2 -t @", "--topics is empty"),
+        ("consume d @", "TOPIC is empty"),
+        ("produce d @", "TOPIC is empty"),
+        ("topics describe d @", "TOPIC is empty"),
+        ("groups describe d @", "GROUP is empty"),
+        ("consume d t --group @", "--group is empty"),
+        ("land d @ lake", "the name of a topic is empty"),
+    ],
+)
+def test_messages_have_words_of_the_shell(cli, here, words, said):
+    (here / "EMPTY").mkdir()
+    error = cli(*("" if word == "@" else word for word in words.split()), stdin="1\n", code={1, 2}).err
+    assert said in error
+    assert not OF_PYTHON.search(error)
+    assert "topics create d __" not in error
+
+
+def test_advice_that_the_shell_does_not_have_is_left_out():
+    for text, shown in [
+        ("x is missing; check the name, or give create=True to make it", "x is missing; check the name"),
+        ("x; open it with read_only=True", "x; commands that only read work on it"),
+        (
+            "to append: append=True (--append); else start_offsets={('t', 0): OFFSET} (--start-offset t:0=OFFSET)",
+            "to append: --append; else --start-offset t:0=OFFSET",
+        ),
+        ("x; exist_ok=True accepts that", "x"),
+        ("x is 7, not 8; give 8", "x is 7, not 8; give 8"),
+    ]:
+        assert in_words_of_the_shell(CommandError(text)) == shown
+
+
+def test_what_is_not_cleaned_is_not_counted(cli, here):
+    cli("topics", "create", "d", "k", "-c", "cleanup.policy=compact")
+    cli("produce", "d", "k", "--key", ":", stdin="a:1\na:2\n")
+    done = cli("clean", "d", "k")
+    assert "1 partition is not due" in done.err
+    assert "--force compacts" in done.err
+    assert not re.search(r"not due[ │]*0", done.out)
+    assert "--force" not in cli("clean", "d", "k", "--force").err
+
+
+def test_no_value_is_cut_where_there_is_no_terminal(cli, here):
+    value = "x" * 1000
+    cli("produce", "d", "t", "--key", ":", stdin=f"key{value}:{value}\n")
+    cli("consume", "d", "t", "--tail", 1, "-o", "o.txt", "-f", "table")
+    for text in (cli("consume", "d", "t", "--tail", 1).out, (here / "o.txt").read_text()):
+        assert f" {value} " in text
+        assert f" key{value} " in text
+        assert "…" not in text

@@ -26,7 +26,7 @@ def test_it_says_what_it_did_and_which_offsets_a_table_has(cli, source, tmp_path
     table = tmp_path / "table"
     assert cli("land", source, "t", table).out == f"{table}: 5 rows in 1 commit, 1 file (parquet)\n"
     assert cli("land", source, "t", table).out == f"{table}: nothing new\n"
-    assert cli("land", "--status", table).out == "t-0: up to offset 3\nt-1: up to offset 2\n"
+    assert cli("land", "--status", table).out == "t-0: up to offset 3, which is the next one to land\nt-1: up to offset 2, which is the next one to land\n"
     offsets = [{"topic": "t", "partition": 0, "offset": 3}, {"topic": "t", "partition": 1, "offset": 2}]
     assert cli("land", "--status", table, "--json").json == offsets
     report = cli("land", source, "t", table, "--json").json

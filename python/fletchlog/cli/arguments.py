@@ -122,7 +122,7 @@ def read(prog: str, function: Command, words: Sequence[str]) -> dict[str, Any]:
     """The values for a command. Help, and what cannot be read, ends the process.
 
     Raises:
-        UsageError: A text is not UTF-8.
+        UsageError: A text is not UTF-8, or empty where a name is wanted.
         CommandError: A place is of a kind that the command does not work on.
         fletchlog.errors.InvalidArgumentError: A text begins as a URI and is not one, or a file would be written into a place that is read.
     """
@@ -193,6 +193,9 @@ def is_opposite(parameter: Parameter) -> bool:
 def _taken(text: str, kind: str, parameter: Parameter) -> Any:
     """A text as a command takes it."""
     name = parameter.name
+    # what a shell completes is a name
+    if kind == "str" and parameter.complete is not None and not text.strip():
+        raise UsageError(f"{name} is empty")
     if "\0" in text:
         raise UsageError(f"{name} has a byte that is 0")
     if kind == "str":

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 
     import fletchlog as fl
 
+# topics that nobody makes, and what makes them
+INTERNAL = {
+    "__consumer_offsets": "the first commit of a group",
+    "__transaction_state": "the first transaction",
+    "__share_group_state": "the first share group",
+    "__fletchlog_ledger": "the first copy into this place",
+}
 # how long a call to a cluster may take: a person waits for it
 CLUSTER_MS = 15_000
 
@@ -24,6 +31,23 @@ class CommandError(Exception):
 
 class UsageError(Exception):
     """An argument is no text; exit code 2, as for an option that there is not."""
+
+
+# What messages for programs say, and what the shell has for it; at last, what they advise and the shell has not.
+_WORDS = (
+    # a server that is only an address has no number yet
+    (r"\bnode -\d+: ", ""),
+    # both are named, as in append=True (--append)
+    (r"\b\w+=(?:\{[^}]*\}|\S+) \((--[^)]+)\)", r"\1"),
+    (r"does not exist; open it without read_only to create it", "does not exist; check the name"),
+    (r"; open it without read_only to begin a log in it", "; `fletchlog topics create DIR TOPIC` begins a log in it"),
+    (r"\bread_only=True reads them\b", "commands that only read work on it"),
+    (r"; open it with read_only=True$", "; commands that only read work on it"),
+    (r"^start_offsets(?=\b)", "--start-offset"),
+    (r"^flatten=True makes columns of decoded values: .*", "--flatten makes columns of decoded values: give --value or --key"),
+    (r"; fix the deserializer, or pass on_error='null' or 'collect' to go on", "; --on-error null or collect continues"),
+    (r"(?:; |, or |, and )[^;,]*(?:=True|=False|\bread_only\b|\btake_over\b|\bexist_ok\b)[^;,]*", ""),
+)
 
 
 def in_words_of_the_shell(error: Exception, places: Iterable[Place] = ()) -> str:
@@ -39,9 +63,9 @@ def in_words_of_the_shell(error: Exception, places: Iterable[Place] = ()) -> str
         errors.GroupIdNotFoundError: "`fletchlog groups list DIR` lists what there is",
         errors.DirectoryLockedError: "commands that only read work beside it; to write too, let it `fletchlog serve DIR`, and use kafka://HOST:PORT",
     }
-    # a server that is only an address has no number yet
-    text = re.sub(r"\bnode -\d+: ", "", str(error))
-    text = text.replace("does not exist; open it without read_only to create it", "does not exist; check the name")
+    text = str(error)
+    for words, own in _WORDS:
+        text = re.sub(words, own, text)
     command = next((words for kind, words in advice.items() if isinstance(error, kind)), None)
     if "group of another type" in text:
         command = None  # the list has it
@@ -62,14 +86,25 @@ def topic(broker: fl.Broker | fl.Cluster, name: str, advice: str | None = None) 
     try:
         return broker.describe_topic(name)
     except UnknownTopicOrPartitionError:
+        if not name.strip():
+            raise CommandError("the name of a topic is empty") from None
+        if name in INTERNAL:
+            raise CommandError(f"there is no topic {name} yet: it is internal, and made by {INTERNAL[name]}") from None
         # what is no name cannot be made
         made = f"`fletchlog topics create DIR {name}` makes it" if all(c.isascii() and (c.isalnum() or c in "._-") for c in name) else ""
         raise CommandError(missing("topic", name, broker.topics(include_internal=True), advice or made)) from None
 
 
 def names_in(text: str) -> list[str]:
-    """The names of a list with commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """The names of a list with commas; none if there is no text.
+
+    Raises:
+        CommandError: A text without a name.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if text and not names:
+        raise CommandError("--topics names no topic")
+    return names
 
 
 def topics_of(place: Place, text: str, client: Mapping[str, Any] | None = None) -> list[str]:

@@ -10,7 +10,7 @@ from fletchlog.cli.arguments import argument, option
 from fletchlog.cli.common import CommandError, configured, opened, topic
 from fletchlog.cli.delivery import behind
 from fletchlog.cli.interrupts import held
-from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, PARTITIONS, PLACE, names_of_topics, typed
+from fletchlog.cli.options import COMMAND_CONFIG, CONFIG, PARTITIONS, PLACE, names_of_groups, names_of_topics, typed
 from fletchlog.cli.outputs import FORMATS, writer
 from fletchlog.cli.terminal import progress
 from fletchlog.cli.text import counted, note
@@ -43,9 +43,14 @@ def consume(
     until: str | None = option("--until", "Stop in each partition at its first record of this time or later.", metavar="TIME"),
     offset: int | None = option("--offset", "Start at this offset of each partition."),
     tail: int | None = option("--tail", "The last N records of each partition.", metavar="N"),
-    group: str | None = option("--group", "Consumer group: commits what was shown, and continues behind it next time. Opens the directory for writing."),
+    group: str | None = option(
+        "--group", "Consumer group: commits what was shown, and continues behind it next time. Opens the directory for writing.", complete=names_of_groups
+    ),
     share_group: str | None = option(
-        "--share-group", "Share group: reads as one of its members, and accepts what was written. Opens the directory for writing.", metavar="NAME"
+        "--share-group",
+        "Share group: reads as one of its members, and accepts what was written. Opens the directory for writing.",
+        metavar="NAME",
+        complete=names_of_groups,
     ),
     follow: bool = option("--follow", "Wait for more records at the end; Ctrl-C ends it.", False),
     key: str | None = typed("--key --key-format", "What keys are decoded as"),
@@ -131,6 +136,8 @@ def consume(
         as_columns=form in {"parquet", "arrow"},
     )
     client = configured(command_config, config)
+    if group is None and share_group is None and "group.id" in client:
+        raise CommandError(f"group.id is given as --group {client['group.id']}, or --share-group; without them the command is no member of a group")
     if share_group is not None:
         _check_shared(group, partition, begin, until, offset, tail)
         with opened(directory, read_only=False, client=client) as place:

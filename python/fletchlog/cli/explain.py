@@ -126,7 +126,7 @@ def _first(source: Place, topics: str, given: dict[str, Any], orders: Sequence[s
         if topics or given or orders:
             raise CommandError(f"{source} is a saved trace: its topics, properties and release are fixed; leave out --topics, --config and releases")
         return [_from_trace(Path(source))]
-    names = topics_of(source, topics, given)
+    names = topics_of(source, topics.strip(" ,"), given)
     if not names:
         with opened(source, read_only=True, client=given) as place:
             there = ", ".join(place.topics()[:10]) or "none"

@@ -156,7 +156,7 @@ def _print_status(offsets: Mapping[Any, int], *, as_json: bool) -> None:
         print(json.dumps(_listed(offsets), indent=2))
         return
     for tp, offset in offsets.items():
-        say(f"{tp}: up to offset {offset}")
+        say(f"{tp}: up to offset {offset}, which is the next one to land")
 
 
 def _listed(offsets: Mapping[Any, int]) -> list[dict[str, Any]]:

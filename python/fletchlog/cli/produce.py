@@ -114,11 +114,14 @@ def produce(
     )
     read.check()
     client = configured(command_config, config)
+    if "transactional.id" in client:
+        raise CommandError("this command writes without transactions: leave out transactional.id")
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(path.open("rb")) if path is not None else _standard_input()
         broker = stack.enter_context(_opened(directory, client, create=partitions is not None))
-        if partitions is not None and topic not in broker.topics():
-            broker.create_topic(topic, partitions=partitions)
+        is_new = partitions is not None and topic not in broker.topics()
+        if is_new:
+            broker.create_topic(topic, partitions=partitions or 0)
         start = _end(broker, topic)
         producer = stack.enter_context(_producer(broker, client))
         bar = stack.enter_context(progress(unit="records"))
@@ -129,7 +132,8 @@ def produce(
                 for item in read.read(waiting(file, sender.send)):
                     sender.add(item)
         except CommandError as error:
-            raise CommandError(f"{error}; {_written(sender.count, topic)}") from None
+            made = f"topic {topic} was created; " if is_new and not sender.count else ""
+            raise CommandError(f"{error}; {made}{_written(sender.count, topic)}") from None
         except fl.KafkaError as error:
             try:
                 taken = _end(broker, topic) - start

@@ -9,7 +9,7 @@ from fletchlog.cli.arguments import option
 from fletchlog.cli.common import CommandError, configured, confirm, opened, opened_directory, topic
 from fletchlog.cli.options import COMMAND_CONFIG, DIR, JSON, PARTITIONS, PLACE, TOPIC, YES
 from fletchlog.cli.tables import done, show
-from fletchlog.cli.text import counted
+from fletchlog.cli.text import counted, note
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,12 +92,17 @@ def clean(
     if as_json:
         show(rows, as_json=True, empty="")
         return
+    counts = {"records before": "messages_read", "records after": "messages_written", "bytes before": "bytes_read", "bytes after": "bytes_written"}
     table = [
-        {"partition": row["partition"], "cleaned": "yes" if row["rounds"] else "not due", "records before": row["messages_read"],
-         "records after": row["messages_written"], "bytes before": row["bytes_read"], "bytes after": row["bytes_written"]}
+        {"partition": row["partition"], "cleaned": "yes" if row["rounds"] else "not due"}
+        # what was not read is not counted
+        | {column: row[field] if row["rounds"] else None for column, field in counts.items()}
         for row in rows
-    ]  # fmt: skip
+    ]
     show(table, as_json=False, empty=f"{name} has no log yet")
+    if not_due := sum(not row["rounds"] for row in rows):
+        what = counted(not_due, "partition is", "partitions are")
+        note(f"{what} not due: the active segment is left out, and min.cleanable.dirty.ratio counts; --force compacts up to the end")
 
 
 def retention(directory: Place = DIR, as_json: bool = JSON) -> None:
