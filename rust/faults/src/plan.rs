@@ -543,10 +543,6 @@ mod tests {
                 &["did you mean REBALANCE_IN_PROGRESS?"],
             ),
             (r#"{"error": 0, "api": "Fetch"}"#, &["0 means that there is no error"]),
-            (
-                r#"{"error": "NONE", "api": "Fetch"}"#,
-                &["\"NONE\" means that there is no error"],
-            ),
             (r#"{"error": 6}"#, &["needs an `api`"]),
             (
                 r#"{"delay_ms": -1}"#,
