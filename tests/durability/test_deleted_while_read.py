@@ -348,7 +348,7 @@ def test_a_parquet_file_has_all_but_what_is_named_or_there_is_an_error(
     log: Log, lose: Callable[[Log], None], tmp_path: Path, in_consume: Callable[[Callable[[], object]], None]
 ) -> None:
     in_consume(Once(log, lose))
-    written = tmp_path / "all.parquet"
+    written = tmp_path.with_suffix(".parquet")
     words = ["consume", str(tmp_path), "t", "-f", "parquet", "-o", str(written), "-c", "max.partition.fetch.bytes=100000"]
     result = invoke(words)
     if lose in ALL_LOSSES[3:]:

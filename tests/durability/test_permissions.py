@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,15 +19,16 @@ NOBODY = 65534
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Path]:
-    """A directory with three records, written and closed."""
-    path = tmp_path / "log"
-    with fl.Broker(path, create=True) as broker:
-        broker.create_topic("t", partitions=1)
-        with fl.Producer(broker) as producer:
-            for i in range(3):
-                producer.send("t", value=b"%d" % i)
-    return path
+def log() -> Iterator[Path]:
+    """A directory with three records, written and closed. Not in pytest's own, which each session that begins closes to other users."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "log"
+        with fl.Broker(path, create=True) as broker:
+            broker.create_topic("t", partitions=1)
+            with fl.Producer(broker) as producer:
+                for i in range(3):
+                    producer.send("t", value=b"%d" % i)
+        yield path
 
 
 def as_a_user_without_rights(code: str, path: Path) -> list[str]:
@@ -55,8 +57,6 @@ def allow(path: Path, directories: int, files: int) -> None:
     for parent in path.parents:
         if parent.stat().st_uid == os.getuid() and parent != Path("/"):
             parent.chmod(parent.stat().st_mode | 0o055)
-        if parent.name.startswith("pytest-of-"):
-            break
     for place in [path, *path.rglob("*")]:
         place.chmod(directories if place.is_dir() else files)
 
