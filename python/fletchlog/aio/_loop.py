@@ -13,7 +13,7 @@ import asyncio
 import os
 import time
 import weakref
-from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from fletchlog._core import RecordFuture, _Operation, _TimedWork, _Wakeups
 
@@ -157,14 +157,18 @@ class Calls:
         if now - reactor.last_turn > _TURN:
             reactor.last_turn = now
             await asyncio.sleep(0)
-        return await self.begin(method, *arguments, **keywords)
+        result: _T = await self._ended(reactor, _Operation(method, *arguments, **keywords))
+        return result
 
     async def begin(self, method: Callable[_P, _T], /, *arguments: _P.args, **keywords: _P.kwargs) -> _T:
         """As `call`, without a turn of other tasks before."""
-        reactor = Reactor.running()
+        result: _T = await self._ended(Reactor.running(), _Operation(method, *arguments, **keywords))
+        return result
+
+    async def _ended(self, reactor: Reactor, operation: _Operation) -> Any:
+        """The result of a call that has not begun."""
         if self._reactor is not reactor:
             self._attach(reactor)
-        operation = _Operation(method, *arguments, **keywords)
         wait_ms = operation.step()
         if wait_ms is not None:
             try:
@@ -173,8 +177,7 @@ class Calls:
                     wait_ms = operation.step()
             finally:
                 operation.cancel()
-        result: _T = operation.result()
-        return result
+        return operation.result()
 
     def __del__(self) -> None:
         self.detach()

@@ -83,6 +83,10 @@ class Json(OneByOne[Any]):
         return None if self.type is None else _core.json_reader(schema_of(_escaped(self.type)))
 
     @cached_property
+    def _whole_reader(self) -> _core.ValueReader | None:
+        return None if self.type is None else _core.json_reader(schema_of(_escaped(self.type)), refuses_other_fields=True)
+
+    @cached_property
     def value_reader(self) -> _core.ValueReader | None:
         """What reads one value; None if the type is inferred, or has dictionaries or views, which are made of whole columns."""
         return None if self._reader is None or type_of(self._reader) != self.type else self._reader
@@ -98,8 +102,7 @@ class Json(OneByOne[Any]):
 
     def decode_whole(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
         """As `decode`; a value with a field that the schema lacks is malformed."""
-        reader = None if self.type is None else _core.json_reader(schema_of(_escaped(self.type)), refuses_other_fields=True)
-        return self._decoded(column, reader)
+        return self._decoded(column, self._whole_reader)
 
     def _decoded(self, column: pa.BinaryArray, reader: _core.ValueReader | None) -> tuple[pa.Array, Reasons]:
         made, reasons = column_of(_core.json_decode_inferred(batch_of(column))) if reader is None else decoded(reader, column)
