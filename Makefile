@@ -39,7 +39,9 @@ help: ## Print this list
 	@printf '\nParts of `make test`, and the suites beyond it (judges.mk):\n'
 	@$(call LISTED,judges.mk)
 
-build: $(CORE) ## Leave .venv with a release build of the package and every extra (PROFILE=dist: as it is shipped)
+# Two at once: the crates compile while pip waits for the network.
+build: ## Leave .venv with a release build of the package and every extra (PROFILE=dist: as it is shipped)
+	@$(MAKE) --no-print-directory --jobs=2 $(CORE) $(STAMPS)/venv
 
 test: tools-java build lint test-rust test-python ## Set up everything, run the lints and every test that is not slow by nature
 
@@ -103,23 +105,28 @@ tools-java:
 	@major=$$(java -version 2>&1 | sed -nE 's/.*version "([0-9]+).*/\1/p' | head -1); \
 	  [ "$${major:-0}" -ge 17 ] || { echo "make: java $${major:-?} is too old. Spark needs Java 17 or newer on PATH." >&2; exit 1; }
 
-# .venv with exactly the versions of constraints.txt
-$(STAMPS)/venv: constraints.txt
+# .venv with what builds the package: maturin calls pip with an option that older ones do not have
+$(STAMPS)/maturin: constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "make: CPython 3.11 or newer is needed, $(PYTHON) is not; run make PYTHON=/path/to/python3.11." >&2; exit 1; }
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv || { \
 	  echo "make: cannot create .venv; install the venv module of $(PYTHON) (Debian: python3-venv)." >&2; exit 1; }
-	$(BIN)/python -m pip install $(QUIET) -r constraints.txt
+	$(BIN)/python -m pip install $(QUIET) --constraint constraints.txt pip maturin
 	@mkdir -p $(STAMPS) && touch $@
+
+# .venv with exactly the versions of constraints.txt
+$(STAMPS)/venv: $(STAMPS)/maturin
+	$(BIN)/python -m pip install $(QUIET) -r constraints.txt
+	@touch $@
 
 # the extension module, release build, editable: Python sources are used where they are
 # the binding takes its docstrings from the stub
-$(CORE): $(STAMPS)/venv pyproject.toml python/fletchlog/_core.pyi $(RUST_SOURCES) | tools-rust
+$(CORE): $(STAMPS)/maturin pyproject.toml python/fletchlog/_core.pyi $(RUST_SOURCES) | tools-rust
 	$(MATURIN) develop --profile $(PROFILE) --locked --quiet
-	@mkdir -p $(STAMPS) && rm -f $(STAMPS)/core* && touch $@
+	@rm -f $(STAMPS)/core* && touch $@
 
 # with the build directory of the extension: both are release builds of the same crates
-$(JAR): $(CORE) tools/jar.py $(shell find jvm -type f) | tools-rust
+$(JAR): $(CORE) $(STAMPS)/venv tools/jar.py $(shell find jvm -type f) | tools-rust
 	CARGO_TARGET_DIR=$(CURDIR)/.build/maturin PROFILE=$(PROFILE) $(BIN)/python tools/jar.py
 
 # Spark's classes, for the JVMs of the tests. One of another Spark or JVM is not used: made anew with the venv.

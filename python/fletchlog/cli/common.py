@@ -39,7 +39,6 @@ _WORDS = (
     (r"\bnode -\d+: ", ""),
     # both are named, as in append=True (--append)
     (r"\b\w+=(?:\{[^}]*\}|\S+) \((--[^)]+)\)", r"\1"),
-    (r"does not exist; open it without read_only to create it", "does not exist; check the name"),
     (r"; open it without read_only to begin a log in it", "; `fletchlog topics create DIR TOPIC` begins a log in it"),
     (r"\bread_only=True reads them\b", "commands that only read work on it"),
     (r"; open it with read_only=True$", "; commands that only read work on it"),

@@ -182,11 +182,7 @@ impl Directory {
     ) -> Result<(Self, ClusterMetadata), BrokerError> {
         let (kind, metadata) = match classify(&*fs, root)? {
             DirectoryKind::Missing => {
-                return Err(BrokerError::directory(
-                    &*fs,
-                    root,
-                    "does not exist; open it without read_only to create it",
-                ));
+                return Err(BrokerError::directory(&*fs, root, "does not exist; check the name"));
             }
             DirectoryKind::Empty => {
                 return Err(BrokerError::directory(
