@@ -22,8 +22,7 @@ def require(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        message = f"{module} is needed for this and is not installed; pip install 'fletchlog[{extra}]'"
-        raise ImportError(message, name=module) from error
+        raise ImportError(f"{module} is needed for this and is not installed; pip install 'fletchlog[{extra}]'", name=module) from error
 
 
 def readable_path(path: str | os.PathLike[str]) -> str:

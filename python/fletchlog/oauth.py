@@ -24,8 +24,7 @@ def client_credentials(url: str, client_id: str, secret: str, scope: str | None)
     """
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in {"http", "https"}:
-        message = "sasl.oauthbearer.token.endpoint.url begins with https:// or http://"
-        raise ValueError(message)
+        raise ValueError("sasl.oauthbearer.token.endpoint.url begins with https:// or http://")
 
     def token(_config: str) -> tuple[str, float]:
         form = {"grant_type": "client_credentials"} | ({"scope": scope} if scope else {})
@@ -37,15 +36,12 @@ def client_credentials(url: str, client_id: str, secret: str, scope: str | None)
             with urllib.request.urlopen(request, timeout=SECONDS) as response:  # noqa: S310 - the scheme was checked
                 answer = json.load(response)
         except urllib.error.HTTPError as error:
-            message = f"{parts.netloc} refuses a token: HTTP {error.code} {error.reason}"
-            raise RuntimeError(message) from None
+            raise RuntimeError(f"{parts.netloc} refuses a token: HTTP {error.code} {error.reason}") from None
         except (OSError, ValueError) as error:
-            message = f"{parts.netloc} gives no token: {error}"
-            raise RuntimeError(message) from None
+            raise RuntimeError(f"{parts.netloc} gives no token: {error}") from None
         given = answer.get("access_token") if isinstance(answer, dict) else None
         if not given:
-            message = f"{parts.netloc} gives no access_token"
-            raise RuntimeError(message)
+            raise RuntimeError(f"{parts.netloc} gives no access_token")
         return str(given), asked + float(answer.get("expires_in", 3600))
 
     return token

@@ -304,13 +304,13 @@ class Confluent:
         (first, arrow_type), *rest = types.items() or [(None, arrow().null() if declared is None else declared)]
         for other, its in rest:
             if its != arrow_type:
-                message = (
+                raise InvalidArgumentError(
                     f"schema ids {_number(first)} and {_number(other)} give different types ({arrow_type} and {its}); give a reader_schema that both resolve to"
                 )
-                raise InvalidArgumentError(message)
         if declared is not None and arrow_type != declared:
-            message = f"schema id {_number(first)} gives {arrow_type}, the reader schema {declared}; let the deserializer of that id give the same type"
-            raise InvalidArgumentError(message)
+            raise InvalidArgumentError(
+                f"schema id {_number(first)} gives {arrow_type}, the reader schema {declared}; let the deserializer of that id give the same type"
+            )
         return arrow_type
 
     def _deserializer(self, schema_id: int | bytes) -> Deserializer | None:
@@ -354,8 +354,7 @@ class Confluent:
         if not hasattr(found, "pruned") and self.type is not None:
             return _Selected(found, self.type)
         if not hasattr(found, "pruned"):
-            message = f"schema {_shown(schema_id)} has a {type(found).__name__}, which cannot leave fields out; read all of them"
-            raise InvalidArgumentError(message)
+            raise InvalidArgumentError(f"schema {_shown(schema_id)} has a {type(found).__name__}, which cannot leave fields out; read all of them")
         try:
             return found.pruned(self._fields)
         except InvalidArgumentError as error:

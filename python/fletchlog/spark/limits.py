@@ -95,11 +95,9 @@ def check_batch(start: Limit, end: Limit) -> None:
         OptionError: A start at the end, an end at the start, or two JSON texts that contradict each other.
     """
     if isinstance(start, Latest) or (isinstance(start, SpecificOffsets) and LATEST in start.offsets.values()):
-        message = "option startingOffsets: a batch query cannot start at latest (-1); use earliest, an offset or a time"
-        raise OptionError(message)
+        raise OptionError("option startingOffsets: a batch query cannot start at latest (-1); use earliest, an offset or a time")
     if isinstance(end, Earliest) or (isinstance(end, SpecificOffsets) and EARLIEST in end.offsets.values()):
-        message = "option endingOffsets: a batch query cannot end at earliest (-2); use latest, an offset or a time"
-        raise OptionError(message)
+        raise OptionError("option endingOffsets: a batch query cannot end at earliest (-2); use latest, an offset or a time")
     if isinstance(start, SpecificOffsets) and isinstance(end, SpecificOffsets):
         _check_pair("Offsets", start.offsets, end.offsets)
     if isinstance(start, SpecificTimestamps) and isinstance(end, SpecificTimestamps):
@@ -108,17 +106,14 @@ def check_batch(start: Limit, end: Limit) -> None:
 
 def _check_pair(name: str, start: Offsets, end: Offsets) -> None:
     if start.keys() != end.keys():
-        message = f"options starting{name} and ending{name} name different partitions: {text(start.keys())} against {text(end.keys())}"
-        raise OptionError(message)
+        raise OptionError(f"options starting{name} and ending{name} name different partitions: {text(start.keys())} against {text(end.keys())}")
     for partition, first in start.items():
         if 0 <= end[partition] < first:
-            message = f"option starting{name}: {first} for {text([partition])} is above the end, {end[partition]}"
-            raise OptionError(message)
+            raise OptionError(f"option starting{name}: {first} for {text([partition])} is above the end, {end[partition]}")
 
 
 def _strategy(options: Mapping[str, str]) -> str:
     value = options.get("startingoffsetsbytimestampstrategy", "error").strip().lower()
     if value not in {"error", "latest"}:
-        message = f"option startingOffsetsByTimestampStrategy: expected error or latest, got {value}"
-        raise OptionError(message)
+        raise OptionError(f"option startingOffsetsByTimestampStrategy: expected error or latest, got {value}")
     return value

@@ -109,8 +109,7 @@ def parse_partitions(option: str, value: str) -> frozenset[TopicPartition]:
                 raise _malformed(option, value, example)
             result.add(TopicPartition(topic, partition))
     if not result:
-        message = f"option {option} names no partition: {value}"
-        raise OptionError(message)
+        raise OptionError(f"option {option} names no partition: {value}")
     return frozenset(result)
 
 

@@ -172,8 +172,7 @@ class SourceOptions:
         place, source = target(given)
         isolation = given.get("kafka.isolation.level", "read_uncommitted").lower()
         if isolation not in {"read_uncommitted", "read_committed"}:
-            message = f"option kafka.isolation.level: expected read_uncommitted or read_committed, got {isolation}"
-            raise OptionError(message)
+            raise OptionError(f"option kafka.isolation.level: expected read_uncommitted or read_committed, got {isolation}")
         attempts = _whole(given, "fetchOffset.numRetries", DEFAULT_FETCH_ATTEMPTS)
         parsed = cls(
             path=None if place is None else place.name,
@@ -198,11 +197,9 @@ class SourceOptions:
         )
         least, most = parsed.min_offsets_per_trigger, parsed.max_offsets_per_trigger
         if least is not None and most is not None and least > most:
-            message = f"option minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})"
-            raise OptionError(message)
+            raise OptionError(f"option minOffsetsPerTrigger ({least}) is higher than maxOffsetsPerTrigger ({most})")
         if parsed.min_partitions is not None and parsed.max_partitions is not None and parsed.min_partitions > parsed.max_partitions:
-            message = f"option minPartitions ({parsed.min_partitions}) is higher than maxPartitions ({parsed.max_partitions})"
-            raise OptionError(message)
+            raise OptionError(f"option minPartitions ({parsed.min_partitions}) is higher than maxPartitions ({parsed.max_partitions})")
         parse("starting", given, Earliest())
         parse("ending", given, Latest())
         return parsed
@@ -238,8 +235,7 @@ class SourceOptions:
         """
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
             if name.lower() in self.given:
-                message = f"option {name} is not valid in a streaming query: a stream has no end"
-                raise OptionError(message)
+                raise OptionError(f"option {name} is not valid in a streaming query: a stream has no end")
         return parse("starting", self.given, Latest())
 
 
@@ -259,8 +255,7 @@ def _check_names(given: Mapping[str, str]) -> None:
         if name in known or name.startswith((_STORE, *typed.OF_REGISTRY)):
             continue
         if name in REFUSED:
-            message = f"option {name} is refused: {REFUSED[name]}"
-            raise OptionError(message)
+            raise OptionError(f"option {name} is refused: {REFUSED[name]}")
         if name in ignored:
             log.info("option %s has no effect", name)
             continue
@@ -293,8 +288,7 @@ def _strategy(given: Mapping[str, str]) -> Strategy:
     names = [name for name in ("assign", "subscribe", "subscribePattern") if name.lower() in given]
     if len(names) != 1:
         found = f"found {' and '.join(names)}" if names else "found none"
-        message = f"exactly one of the options assign, subscribe and subscribePattern must be given, {found}"
-        raise OptionError(message)
+        raise OptionError(f"exactly one of the options assign, subscribe and subscribePattern must be given, {found}")
     value = given[names[0].lower()].strip()
     match names[0]:
         case "assign":
@@ -302,12 +296,10 @@ def _strategy(given: Mapping[str, str]) -> Strategy:
         case "subscribe":
             topics = tuple(dict.fromkeys(topic.strip() for topic in value.split(",") if topic.strip()))
             if not topics:
-                message = "option subscribe names no topic; write e.g. orders or orders,payments"
-                raise OptionError(message)
+                raise OptionError("option subscribe names no topic; write e.g. orders or orders,payments")
             return Subscribe(topics)
     if not value:
-        message = "option subscribePattern is empty; write a regular expression for names of topics"
-        raise OptionError(message)
+        raise OptionError("option subscribePattern is empty; write a regular expression for names of topics")
     try:
         find_topics(value, [])
     except InvalidArgumentError as error:
@@ -326,10 +318,9 @@ def target(given: Mapping[str, str]) -> tuple[Place | None, str]:
         raise OptionError(f"no options, at least path or kafka.bootstrap.servers must be given. {NO_TABLES}")
     if ("path" in given) == (servers is not None):
         found = "found none" if servers is None else "found both"
-        message = (
+        raise OptionError(
             f"exactly one of the options path and kafka.bootstrap.servers must be given, {found}: a directory, e.g. .option('path', 'data/'), or a cluster"
         )
-        raise OptionError(message)
     place = place_of("path", given["path"]) if servers is None else None
     if any(name.startswith(_STORE) for name in given) and (place is None or place.kind != STORE):
         found = f"{servers} is a cluster" if place is None else f"{place} is a directory"
@@ -368,8 +359,7 @@ def boolean(given: Mapping[str, str], name: str, *, default: bool) -> bool:
     """
     value = given.get(name.lower(), str(default)).strip().lower()
     if value not in {"true", "false"}:
-        message = f"option {name}: expected true or false, got {value}"
-        raise OptionError(message)
+        raise OptionError(f"option {name}: expected true or false, got {value}")
     return value == "true"
 
 
@@ -397,6 +387,5 @@ def duration_ms(given: Mapping[str, str], name: str, default: str) -> float:
     value = given.get(name.lower(), default).strip().lower()
     match = re.fullmatch(r"(\d{1,15})\s*([a-z]*)", value)
     if match is None or (match[2] or "ms") not in _MS:
-        message = f"option {name}: expected a duration such as 500ms, 10s, 15m, 2h or 1d, got {value}"
-        raise OptionError(message)
+        raise OptionError(f"option {name}: expected a duration such as 500ms, 10s, 15m, 2h or 1d, got {value}")
     return int(match[1]) * _MS[match[2] or "ms"]

@@ -65,18 +65,15 @@ def check_projection(schema: StructType, typed: tuple[Typed, ...] = ()) -> tuple
     for field in schema.fields:
         name = by_lower.get(field.name.lower())
         if name is None:
-            message = f"schema: there is no column {field.name}; columns are {', '.join(known)}"
-            raise OptionError(message)
+            raise OptionError(f"schema: there is no column {field.name}; columns are {', '.join(known)}")
         if not (is_part(field.dataType, known[name]) if name in decoded else field.dataType.simpleString() == known[name].simpleString()):
-            message = (
+            raise OptionError(
                 f"schema: column {field.name} is {known[name].simpleString()}, not {field.dataType.simpleString()}; "
                 "read it with its own type and cast it afterwards"
             )
-            raise OptionError(message)
         columns.append(name)
     if not columns:
-        message = f"schema: no column asked for; columns are {', '.join(known)}"
-        raise OptionError(message)
+        raise OptionError(f"schema: no column asked for; columns are {', '.join(known)}")
     return tuple(columns)
 
 

@@ -127,11 +127,10 @@ def _created(file: Path) -> pa.OSFile:
     try:
         return pa.OSFile(str(file), "wb")
     except FileNotFoundError:
-        message = (
+        raise OptionError(
             f"option stagingPath: there is no directory {file.parent}, which the driver makes: name one that every executor and the driver see, and may "
             "write to. An attempt of a task that comes when the write has ended finds none either"
-        )
-        raise OptionError(message) from None
+        ) from None
 
 
 def clear(options: SinkOptions, runs: Iterable[str]) -> None:
