@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
-from fletchlog.serde.outcome import OneByOne, Reasons, refuse_name_of_file
-from fletchlog.serde.typed import Paths, decoded, encoded, paths, type_of
+from fletchlog.serde.outcome import refuse_name_of_file
+from fletchlog.serde.typed import ByEngine, Paths, paths, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ class UnresolvableError(InvalidArgumentError):
 
 
 @dataclass(frozen=True)
-class Avro(OneByOne[Any]):
+class Avro(ByEngine[Any]):
     """One value in Avro's binary encoding per record, without a header (for Confluent's wire format see `Confluent`).
 
     Args:
@@ -104,14 +104,6 @@ class Avro(OneByOne[Any]):
     def value_writer(self) -> _core.ValueWriter:
         """What the engine writes columns with."""
         return _core.avro_writer(_text(self.schema))
-
-    def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
-        """See `Deserializer.decode`."""
-        return decoded(self.value_reader, column)
-
-    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
-        """See `Serializer.encode`."""
-        return encoded(self.value_writer, column)
 
 
 def _text(schema: Any) -> str:

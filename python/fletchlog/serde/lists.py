@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
-from fletchlog.serde.outcome import OneByOne, Reasons
-from fletchlog.serde.typed import decoded, encoded, type_of
+from fletchlog.serde.typed import ByEngine, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class List(OneByOne[list[Any]]):
+class List(ByEngine[list[Any]]):
     """Lists of values <-> list, as Kafka's ListSerializer writes them (KIP-466).
 
     Args:
@@ -65,11 +64,3 @@ class List(OneByOne[list[Any]]):
     def pruned(self, fields: Iterable[str | Sequence[str]]) -> List:
         """The same with these fields of the items alone, see `Avro.pruned`."""
         return List(self.items.pruned(fields))
-
-    def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
-        """See `Deserializer.decode`."""
-        return decoded(self.value_reader, column)
-
-    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
-        """See `Serializer.encode`."""
-        return encoded(self.value_writer, column)

@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fletchlog import _core
-from fletchlog.serde.outcome import OneByOne, Reasons, T, arrow
-from fletchlog.serde.typed import decoded, encoded, schema_of
+from fletchlog.serde.outcome import T, arrow
+from fletchlog.serde.typed import ByEngine, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class _Primitive(OneByOne[T]):
+class _Primitive(ByEngine[T]):
     """Values as one of Kafka's serializers writes them."""
 
     _arrow: ClassVar[str]
@@ -38,14 +38,6 @@ class _Primitive(OneByOne[T]):
     def value_writer(self) -> _core.ValueWriter:
         """What writes one value."""
         return _core.primitive_writer(schema_of(self.type))
-
-    def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
-        """See `Deserializer.decode`."""
-        return decoded(self.value_reader, column)
-
-    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
-        """See `Serializer.encode`."""
-        return encoded(self.value_writer, column)
 
 
 @dataclass(frozen=True)

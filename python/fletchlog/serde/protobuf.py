@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from fletchlog import _core
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.serde.avro import UnresolvableError
-from fletchlog.serde.outcome import OneByOne, Reasons
 from fletchlog.serde.protobuf_schema import descriptors, first_message, index_bytes, of_class
-from fletchlog.serde.typed import decoded, encoded, paths, type_of
+from fletchlog.serde.typed import ByEngine, paths, type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Protobuf(OneByOne[Any]):
+class Protobuf(ByEngine[Any]):
     """One Protobuf message per record: proto2, proto3 and editions.
 
     Args:
@@ -133,17 +132,9 @@ class Protobuf(OneByOne[Any]):
         """The same in Confluent's wire format, behind the schema id."""
         return _Indexed(self)
 
-    def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
-        """See `Deserializer.decode`."""
-        return decoded(self.value_reader, column)
-
-    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
-        """See `Serializer.encode`."""
-        return encoded(self.value_writer, column)
-
 
 @dataclass(frozen=True)
-class _Indexed(OneByOne[Any]):
+class _Indexed(ByEngine[Any]):
     """A message behind its indexes: their number and each of them as zigzag varints, or one byte 0 for the first message of a file."""
 
     inner: Protobuf
@@ -162,12 +153,6 @@ class _Indexed(OneByOne[Any]):
     @cached_property
     def value_writer(self) -> _core.ValueWriter:
         return _core.protobuf_writer(*self.inner.declared, indexed=True)
-
-    def decode(self, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
-        return decoded(self.value_reader, column)
-
-    def encode(self, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
-        return encoded(self.value_writer, column)
 
     def prefix(self) -> bytes:
         """The indexes as bytes."""

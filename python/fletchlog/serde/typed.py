@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.serde.columns import cast, refuse_other_fields
-from fletchlog.serde.outcome import Reasons, arrow
+from fletchlog.serde.outcome import OneByOne, Reasons, T, arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,6 +71,18 @@ def encoded(writer: ValueWriter, column: pa.Array) -> tuple[pa.BinaryArray, Reas
         column = cast(column, target, reasons)
     made, why = column_of(writer.encode(batch_of(column)))
     return made, why | reasons
+
+
+class ByEngine(OneByOne[T]):
+    """Values that the engine reads with the `value_reader` of the class, and writes with its `value_writer`."""
+
+    def decode(self: Any, column: pa.BinaryArray) -> tuple[pa.Array, Reasons]:
+        """See `Deserializer.decode`."""
+        return decoded(self.value_reader, column)
+
+    def encode(self: Any, column: pa.Array) -> tuple[pa.BinaryArray, Reasons]:
+        """See `Serializer.encode`."""
+        return encoded(self.value_writer, column)
 
 
 class _Schema:
