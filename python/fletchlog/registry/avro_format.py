@@ -10,11 +10,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.interop import require
+from fletchlog.registry.formats import Parsed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fletchlog.registry.formats import Parsed, Referred
+    from fletchlog.registry.formats import Referred
 
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 NAMED = ("record", "error", "enum", "fixed")
@@ -26,7 +27,7 @@ _OF_FIELD = frozenset(("name", "type", "doc", "default", "order", "aliases"))
 _FILTERS = threading.Lock()
 
 
-class AvroSchema:
+class AvroSchema(Parsed):
     """An Avro schema."""
 
     def __init__(self, text: str, referred: Sequence[Referred], *, is_new: bool = False) -> None:
@@ -67,11 +68,6 @@ class AvroSchema:
         """See `Parsed.normalized`: full names, properties sorted."""
         return _text(_Printer(self._names, normal=True).schema(self._json, ""))
 
-    def formatted(self, form: str) -> str:
-        """See `Parsed.formatted`: there is no other form."""
-        del form
-        return self.canonical
-
     def problems_reading(self, written: Parsed) -> list[str]:
         """See `Parsed.problems_reading`: by Avro's rules of schema resolution."""
         compatibility = require("avro.compatibility", "registry")
@@ -82,11 +78,6 @@ class AvroSchema:
         kinds = [kind.value.upper() for kind in found.incompatibilities] or ["INCOMPATIBLE"]
         where, why = ", ".join(sorted(found.locations)), "; ".join(sorted(found.messages))
         return [f"{{errorType:'{kind}', description:'The schema cannot read data of the other one at {where}', additionalInfo:'{why}'}}" for kind in kinds]
-
-    def unchecked_reading(self, written: Parsed) -> list[str]:
-        """See `Parsed.unchecked_reading`: everything is compared."""
-        del written
-        return []
 
 
 def _made(schema: Any, names: Any) -> Any:

@@ -27,7 +27,7 @@ class Referred(NamedTuple):
 
 
 class Parsed(Protocol):
-    """A schema that has been parsed."""
+    """A schema that has been parsed. The types of schemas are classes of it."""
 
     @property
     def canonical(self) -> str:
@@ -37,14 +37,16 @@ class Parsed(Protocol):
     def normalized(self) -> str:
         """The same for requests with `normalize=true`: what does not matter is in one order."""
 
-    def formatted(self, form: str) -> str:
+    def formatted(self, form: str) -> str:  # noqa: ARG002 - of the types that have no other form
         """The text in a form that a client asks for (`format=`); an unknown one is the canonical text."""
+        return self.canonical
 
     def problems_reading(self, written: Parsed) -> list[str]:
         """Why this schema cannot read what was written with the other one; empty: it can."""
 
-    def unchecked_reading(self, written: Parsed) -> list[str]:
+    def unchecked_reading(self, written: Parsed) -> list[str]:  # noqa: ARG002 - of the types that are compared in all
         """What of that question `problems_reading` does not answer."""
+        return []
 
 
 def parse(kind: str, text: str, referred: Sequence[Referred], *, is_new: bool = False) -> Parsed:
@@ -70,3 +72,8 @@ def parse(kind: str, text: str, referred: Sequence[Referred], *, is_new: bool = 
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise invalid_schema(f"Invalid schema of type {kind}, details: {why}") from error
     raise invalid_schema(f"Invalid schema type {kind}")
+
+
+def difference(kind: str, path: str) -> str:
+    """The message of a difference, by Confluent's name of it and the place in the schema."""
+    return f'{{errorType:"{kind}", description:"{kind.replace("_", " ").lower().capitalize()} at path \'{path}\'"}}'

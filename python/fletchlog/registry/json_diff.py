@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fletchlog.registry.formats import difference
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -77,7 +79,7 @@ class Comparison:
     def problems(self) -> list[str]:
         """The differences that are not allowed, as Confluent's messages; empty: there are none."""
         found = self._compare(self._old, self._new, "#/")
-        return [f'{{errorType:"{kind}", description:"{_words(kind)} at path \'{path}\'"}}' for kind, path in found]
+        return [difference(kind, path) for kind, path in found]
 
     def unchecked(self) -> list[str]:
         """Where keywords differ that are not compared."""
@@ -422,8 +424,3 @@ def _keywords(schema: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(schema, list):
         for number, value in enumerate(schema):
             yield from _keywords(value, f"{path}/{number}")
-
-
-def _words(kind: str) -> str:
-    """The name of a difference as words."""
-    return kind.replace("_", " ").lower().capitalize()

@@ -7,12 +7,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urldefrag, urljoin
 
+from fletchlog.registry.formats import Parsed
 from fletchlog.registry.json_diff import Comparison
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from fletchlog.registry.formats import Parsed, Referred
+    from fletchlog.registry.formats import Referred
 
 TYPES = frozenset(("null", "boolean", "object", "array", "number", "integer", "string"))
 # keywords whose value is a schema, a list of schemas, or an object of schemas
@@ -23,7 +24,7 @@ _NUMBERS = ("maximum", "minimum", "multipleOf")
 _COUNTS = ("maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties")
 
 
-class JsonSchema:
+class JsonSchema(Parsed):
     """A JSON Schema, of any draft."""
 
     def __init__(self, text: str, referred: Sequence[Referred]) -> None:
@@ -55,11 +56,6 @@ class JsonSchema:
     def normalized(self) -> str:
         """See `Parsed.normalized`: keys sorted."""
         return json.dumps(self.root, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
-
-    def formatted(self, form: str) -> str:
-        """See `Parsed.formatted`: there is no other form."""
-        del form
-        return self.canonical
 
     def problems_reading(self, written: Parsed) -> list[str]:
         """See `Parsed.problems_reading`."""

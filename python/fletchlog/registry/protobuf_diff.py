@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from fletchlog.registry.formats import difference
 from fletchlog.registry.protobuf_print import SCALARS
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _REQUIRED, _REPEATED = 2, 3
 def differences(old: Any, new: Any) -> list[str]:
     """The differences of two linked files that are not allowed, as Confluent's messages; empty: there are none."""
     found = _Comparison(old, new)
-    return [f'{{errorType:"{kind}", description:"{_words(kind)} at path \'{path}\'"}}' for kind, path in dict.fromkeys(found.messages())]
+    return [difference(kind, path) for kind, path in dict.fromkeys(found.messages())]
 
 
 class _Comparison:
@@ -149,8 +150,3 @@ def _local(type_: Any) -> str:
     """The name of a type without the package of its file."""
     package = type_.file.package
     return str(type_.full_name.removeprefix(f"{package}.") if package else type_.full_name)
-
-
-def _words(kind: str) -> str:
-    """The name of a difference as words."""
-    return kind.replace("_", " ").lower().capitalize()

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fletchlog import _core
 from fletchlog.interop import require
+from fletchlog.registry.formats import Parsed
 from fletchlog.registry.protobuf_diff import differences
 from fletchlog.registry.protobuf_print import descriptors, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from fletchlog.registry.formats import Parsed, Referred
+    from fletchlog.registry.formats import Referred
 
 # The name of a file that no reference names.
 ROOT = "default"
@@ -43,7 +44,7 @@ CONFLUENT = {
 }
 
 
-class ProtobufSchema:
+class ProtobufSchema(Parsed):
     """A Protobuf schema.
 
     Attributes:
@@ -93,11 +94,6 @@ class ProtobufSchema:
         """See `Parsed.problems_reading`."""
         assert isinstance(written, ProtobufSchema)  # noqa: S101 - schemas of one type are compared
         return differences(written.linked, self.linked)
-
-    def unchecked_reading(self, written: Parsed) -> list[str]:
-        """See `Parsed.unchecked_reading`: everything is compared."""
-        del written
-        return []
 
     @property
     def _resolved(self) -> Any:
