@@ -73,8 +73,7 @@ def _open(cluster: fl.Cluster | fl.Broker, findings: list[Finding]) -> dict[Topi
                 found(
                     "open-transaction", "error", 90,
                     f"The transaction of {transaction.transactional_id} has been open for {seconds(age * 1000)} (transaction.timeout.ms "
-                    f"{transaction.timeout_ms:,}): readers of "
-                    f"{where} with read_committed stand still there.",
+                    f"{transaction.timeout_ms:,}): readers of {where} with read_committed stand still there.",
                     "Find out what its producer does; `fletchlog transactions` lists open ones.", [], transaction.transactional_id,
                 )
             )  # fmt: skip
@@ -102,8 +101,7 @@ def _of_group(group: GroupDescription, lag: dict[TopicPartition, PartitionLag], 
             found(
                 "partition-unread", "error", 77,
                 f"Nobody in group {group.group_id} reads {several(f'{tp.topic}-{tp.partition}' for tp in nobody)}, which is "
-                f"{sum(behind[tp].lag or 0 for tp in nobody):,} records behind"
-                f"{'' if group.members else ': the group has no member'}.",
+                f"{sum(behind[tp].lag or 0 for tp in nobody):,} records behind{'' if group.members else ': the group has no member'}.",
                 "Start its consumers, or delete its offsets if the group has left the topic.", [], group.group_id,
             )
         )  # fmt: skip

@@ -115,8 +115,7 @@ def _producers(explained: Explained) -> Iterator[str]:
         how = {"commit": "committed", "abort": "aborted", "open": "still open", "refused": "its end was refused"}[transaction.how]
         yield (
             f"  {clock(transaction.began_us)} {transaction.transactional_id}: {counted(transaction.records, 'record')} in "
-            f"{several(map(str, sorted(transaction.lanes))) or 'no partition'}, "
-            f"{how} after {seconds(end - transaction.began_us)}"
+            f"{several(map(str, sorted(transaction.lanes))) or 'no partition'}, {how} after {seconds(end - transaction.began_us)}"
         )
     if len(explained.transactions) > MOST:
         yield f"  and {len(explained.transactions) - MOST} more transactions"

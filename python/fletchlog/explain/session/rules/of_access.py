@@ -45,8 +45,7 @@ def _connections(scene: Scene, client: int) -> Iterator[Finding]:
         "client-per-record", "warning", 71,
         f"{scene.name(client)} makes a new {what} again and again: {len(short)} connections in {seconds(length)}, each with few requests"
         f"{f' ({produces} Produce in all)' if produces else ''}.",
-        f"Make one {what} when the program starts and use it for everything; it is "
-        "thread-safe.", _numbers(scene, client, "ApiVersions"), scene.name(client),
+        f"Make one {what} when the program starts and use it for everything; it is thread-safe.", _numbers(scene, client, "ApiVersions"), scene.name(client),
     )  # fmt: skip
 
 
@@ -77,8 +76,7 @@ def _metadata(scene: Scene, client: int) -> Iterator[Finding]:
         yield found(
             "metadata-storm", "warning", 54,
             f"{scene.name(client)} asks for metadata all the time: {len(asked)} requests in {seconds(length)}, {work} for records.",
-            "Do not list topics before every send or poll; the client keeps its metadata up to date by "
-            "itself.", asked, scene.name(client),
+            "Do not list topics before every send or poll; the client keeps its metadata up to date by itself.", asked, scene.name(client),
         )  # fmt: skip
 
 

@@ -78,9 +78,8 @@ def _simple(scene: Scene, name: str, commits: list[Committed]) -> Iterator[Findi
         clients = several(scene.name(commit.client) for found_by in shared.values() for commit in found_by.values())
         yield found(
             "group-shared-by-assign", "error", 87,
-            f"Several consumers without a subscription (assign) commit {several(map(str, shared))} in group {name} at the same time ({clients}): "
-            "each reads everything, and "
-            f"each overwrites the other's offsets.",
+            f"Several consumers without a subscription (assign) commit {several(map(str, shared))} in group {name} at the same time ({clients}): each reads "
+            "everything, and each overwrites the other's offsets.",
             "Use subscribe(), so that the group divides the partitions, or give each consumer a group.id of its own.",
             [commit.number for commit in simple if commit.lane in shared], name,
         )  # fmt: skip
@@ -215,8 +214,7 @@ def _latest(scene: Scene) -> Iterator[Finding]:
         yield found(
             "started-at-end", "warning", 69,
             f"{scene.name(position.client)} found no committed offset in group {at.group} and began at the end of "
-            f"{several(str(p.lane) for p, _, _ in skipped)} "
-            f"(auto.offset.reset=latest): it skips the {total} records that exist.",
+            f"{several(str(p.lane) for p, _, _ in skipped)} (auto.offset.reset=latest): it skips the {total} records that exist.",
             "Set auto.offset.reset=earliest, if a new group has to read what "
             "exists.", [number for p, _, a in skipped for number in (a.number, p.number)], at.group or "",
         )  # fmt: skip

@@ -71,8 +71,7 @@ def _waits(scene: Scene, client: int, fetches: Fetches, mine: Array) -> Iterator
         yield found(
             "fetch-waits", "warning", 57,
             f"The broker holds fetches of {scene.name(client)} for {seconds(int(wait[is_late][0]) * MS)} (fetch.max.wait.ms), because fewer than "
-            f"{least[is_late][0]:,} bytes "
-            f"(fetch.min.bytes) arrive in that time: every record is that late.",
+            f"{least[is_late][0]:,} bytes (fetch.min.bytes) arrive in that time: every record is that late.",
             "Lower fetch.min.bytes to 1, or fetch.max.wait.ms to the delay that is allowed.", fetches.number[late].tolist(), scene.name(client),
         )  # fmt: skip
 
@@ -141,9 +140,8 @@ def _starved(scene: Scene, client: int, fetches: Fetches, every: Array) -> Itera
                 read = several(str(lane) for lane in sorted(asked))
                 yield found(
                     "partition-starved", "error", 77,
-                    f"{scene.name(client)} has {several(map(str, waiting))} in group {group.id} and never asks for it, while it reads {read}: the "
-                    "partition is paused, or the "
-                    f"program keeps its buffer full.",
+                    f"{scene.name(client)} has {several(map(str, waiting))} in group {group.id} and never asks for it, while it reads {read}: the partition is "
+                    "paused, or the program keeps its buffer full.",
                     "resume() every partition that was paused, also after a rebalance.", fetches.number[theirs].tolist(), group.id,
                 )  # fmt: skip
 

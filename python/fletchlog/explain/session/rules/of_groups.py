@@ -191,9 +191,8 @@ def _group_a_run(scene: Scene) -> Iterator[Finding]:
         if len(groups) >= GROUPS_OF_ONE_CLIENT:
             yield found(
                 "group-per-run", "warning", 68,
-                f"{client} joins a new group each time ({several(groups)}) and finds no offsets there: each run begins at the end of the log, or "
-                f"reads {several(topics)} "
-                f"from its start.",
+                f"{client} joins a new group each time ({several(groups)}) and finds no offsets there: each run begins at the end of the log, or reads "
+                f"{several(topics)} from its start.",
                 "Use one group.id for all runs of the program; a random one only where each process has to read everything.",
                 [member.joined_by for member in members], client,
             )  # fmt: skip

@@ -55,9 +55,8 @@ def _poll_interval(scene: Scene, group: Group, slow: list[Member]) -> Iterator[F
     for member, commit in early[:1]:
         yield found(
             "commit-before-work", "error", 95,
-            f"{scene.name(member.client)} committed {commit[1]} of {commit[2]} in group {group.id} while its program was still at work on the record "
-            "before it: the poll that "
-            f"handed it out was its last one, and it was thrown out for this slow work. If the program fails there, the record is lost.",
+            f"{scene.name(member.client)} committed {commit[1]} of {commit[2]} in group {group.id} while its program was still at work on the record before "
+            "it: the poll that handed it out was its last one, and it was thrown out for this slow work. If the program fails there, the record is lost.",
             "Commit after the work: enable.auto.offset.store=false and store_offsets() when a record is done, or enable.auto.commit=false and commit().",
             [commit[0], member.ended_by or 0], group.id,
         )  # fmt: skip
@@ -114,9 +113,8 @@ def _zombie(scene: Scene, group: Group, slow: list[Member]) -> Iterator[Finding]
     lanes = several(str(commit.lane) for commit in refused)
     yield found(
         "zombie", "error", 92 if not slow else 80,
-        f"{several(scene.name(commit.client) for commit in refused)} commits {lanes} in group {group.id} after it was removed ({refused[0].error}): "
-        "it worked on "
-        f"records that other members have, too{_repeats(group)}.",
+        f"{several(scene.name(commit.client) for commit in refused)} commits {lanes} in group {group.id} after it was removed ({refused[0].error}): it worked "
+        f"on records that other members have, too{_repeats(group)}.",
         "Make the work idempotent, stop it in on_partitions_revoked and on_partitions_lost, and let heartbeats and polls arrive within session.timeout.ms and "
         "max.poll.interval.ms.",
         [commit.number for commit in refused], group.id,
@@ -148,9 +146,8 @@ def _expired(scene: Scene, group: Group) -> Iterator[Finding]:
         static = sorted({member.instance for member in gone if member.instance})
         yield found(
             "died-without-leaving", "error", 82,
-            f"{several(scene.name(member.client) for member in gone)} ended without LeaveGroup in group {group.id}: its partitions were read by "
-            "nobody until its session "
-            f"time-out of {seconds(waited)} had passed.",
+            f"{several(scene.name(member.client) for member in gone)} ended without LeaveGroup in group {group.id}: its partitions were read by nobody until "
+            f"its session time-out of {seconds(waited)} had passed.",
             f"A static member does not leave with close(): start it again with the same group.instance.id ({several(static)}) within session.timeout.ms."
             if static
             else "Call close() when the program ends, also after an error and SIGTERM; for crashes a shorter session.timeout.ms helps.",
@@ -181,9 +178,8 @@ def _rare(scene: Scene, group: Group) -> Iterator[Finding]:
         member = rare[0]
         yield found(
             "heartbeat-interval", "error", 86,
-            f"{several(scene.name(m.client) for m in rare)} sends a heartbeat to group {group.id} about every {seconds(member.interval_us or 0)}, "
-            "and its session time-out is "
-            f"{seconds(member.session_timeout_ms * MS)}: one that is late, and it is removed.",
+            f"{several(scene.name(m.client) for m in rare)} sends a heartbeat to group {group.id} about every {seconds(member.interval_us or 0)}, and its "
+            f"session time-out is {seconds(member.session_timeout_ms * MS)}: one that is late, and it is removed.",
             "Set heartbeat.interval.ms to at most a third of session.timeout.ms.", [m.joined_by for m in rare], group.id,
         )  # fmt: skip
 
@@ -204,9 +200,8 @@ def _late_heartbeats(scene: Scene, group: Group, member: Member) -> Finding:
     if silent < (0.8 * limit if known else SILENT_US):
         return found(
             "member-removed", "warning", 65,
-            f"{scene.name(member.client)} was removed from group {group.id} {seconds(silent)} after its last heartbeat, so not for a missing one: by "
-            "an operator, "
-            f"by another member with its id, because the group was deleted, or on a broker whose clock was set ahead.",
+            f"{scene.name(member.client)} was removed from group {group.id} {seconds(silent)} after its last heartbeat, so not for a missing one: by an "
+            "operator, by another member with its id, because the group was deleted, or on a broker whose clock was set ahead.",
             "Look who deletes groups or removes members; the member joins again by itself.", evidence, group.id,
         )  # fmt: skip
     allowed = f"its session time-out is {seconds(limit)}" if known else "its session time-out is the group's consumer.session.timeout.ms"

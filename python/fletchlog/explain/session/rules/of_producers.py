@@ -71,12 +71,10 @@ def _order(scene: Scene, client: int, mine: Array, repeats: list[tuple[Produced,
         if passed:
             yield found(
                 "order-lost", "error", 93,
-                f"{scene.name(client)} lost the order of {again.lane}: its batch of request {earlier.number} failed "
-                f"({earlier.error or earlier.outcome}), was sent again as request "
-                f"{again.number}, and is now behind {len(passed)} batches that had been sent after it. It is not idempotent and has several requests "
-                "in flight.",
-                "Set enable.idempotence=true; without it, "
-                "max.in.flight.requests.per.connection=1.", [earlier.number, *passed, again.number], str(again.lane),
+                f"{scene.name(client)} lost the order of {again.lane}: its batch of request {earlier.number} failed ({earlier.error or earlier.outcome}), was "
+                f"sent again as request {again.number}, and is now behind {len(passed)} batches that had been sent after it. It is not idempotent and has "
+                "several requests in flight.",
+                "Set enable.idempotence=true; without it, max.in.flight.requests.per.connection=1.", [earlier.number, *passed, again.number], str(again.lane),
             )  # fmt: skip
             return
 
@@ -89,8 +87,7 @@ def _twice(scene: Scene, client: int, repeats: list[tuple[Produced, Produced]]) 
         yield found(
             "written-twice", "error", 92,
             f"{scene.name(client)} sent {len(twice)} batches again whose response it had not received ({records} records of "
-            f"{several(str(o.lane) for _, o in twice)}): the broker "
-            f"may have written them twice, because the producer is not idempotent.",
+            f"{several(str(o.lane) for _, o in twice)}): the broker may have written them twice, because the producer is not idempotent.",
             "Set enable.idempotence=true.", [number for one, other in twice for number in (one.number, other.number)], scene.name(client),
         )  # fmt: skip
 
@@ -171,9 +168,8 @@ def _hot(scene: Scene) -> Iterator[Finding]:
             clients = several(scene.name(number) for number in batches.client[hot[distinct(batches.client[hot])[0]]].tolist())
             yield found(
                 "hot-partition", "warning", 59,
-                f"{lane} gets {most / total:.0%} of the records of {topic}, which has {partitions} partitions ({clients}): one key, or few keys, "
-                "have most of the records. One "
-                f"consumer has nearly all the work.",
+                f"{lane} gets {most / total:.0%} of the records of {topic}, which has {partitions} partitions ({clients}): one key, or few keys, have most of "
+                "the records. One consumer has nearly all the work.",
                 "Use a key with more values (add a part of the record's own id), or no key where order does not matter.",
                 batches.number[hot].tolist(), topic,
             )  # fmt: skip

@@ -130,8 +130,7 @@ def _fenced(scene: Scene, transactions: list[Transaction], refused: set[int]) ->
             yield found(
                 "transaction-expired", "error", 93,
                 f"A transaction of {scene.name(transaction.client)} (transactional.id {name}) {why} transaction.timeout.ms "
-                f"({transaction.timeout_ms / MS:g} s): the broker aborted "
-                f"it, and what followed was refused.",
+                f"({transaction.timeout_ms / MS:g} s): the broker aborted it, and what followed was refused.",
                 "Make transactions shorter: no slow work between begin and commit; or raise transaction.timeout.ms.", [transaction.began_by, *mine], name,
             )  # fmt: skip
         elif taken:
@@ -139,8 +138,7 @@ def _fenced(scene: Scene, transactions: list[Transaction], refused: set[int]) ->
             yield found(
                 "producer-fenced", "error", 97,
                 f"Two producers use the transactional.id {name}: {scene.name(other.client)} initialized it (request {other.number}) while "
-                f"{scene.name(clients[victim_at])} worked "
-                f"with it, which was fenced.",
+                f"{scene.name(clients[victim_at])} worked with it, which was fenced.",
                 "Give each running producer a transactional.id of its own; the same one only after a restart.", [*(e.number for e in inits), *mine], name,
             )  # fmt: skip
 
@@ -159,9 +157,8 @@ def _each_record(scene: Scene, name: str, items: list[Transaction]) -> Iterator[
     if length < len(whole) * 80_000:
         yield found(
             "transaction-per-record", "warning", 61,
-            f"{scene.name(whole[0].client)} makes a transaction for each record ({name}): {len(whole)} in {seconds(length)}, each with requests to "
-            "the coordinator and a "
-            f"marker in every partition.",
+            f"{scene.name(whole[0].client)} makes a transaction for each record ({name}): {len(whole)} in {seconds(length)}, each with requests to the "
+            "coordinator and a marker in every partition.",
             "Put the records of a poll, or of some 100 ms, into one transaction.", [t.began_by for t in whole], name,
         )  # fmt: skip
 
