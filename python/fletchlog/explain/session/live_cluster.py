@@ -11,6 +11,8 @@ from fletchlog.explain.session.text import findings_text
 from fletchlog.explain.words import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import fletchlog as fl
     from fletchlog.admin import GroupDescription, PartitionLag
     from fletchlog.types import TopicPartition
@@ -80,46 +82,36 @@ def _open(cluster: fl.Cluster | fl.Broker, findings: list[Finding]) -> dict[Topi
     return found_open
 
 
-def _of_group(group: GroupDescription, lag: dict[TopicPartition, PartitionLag], open_since: dict[TopicPartition, str]) -> list[Finding]:
-    findings = []
+def _of_group(group: GroupDescription, lag: dict[TopicPartition, PartitionLag], open_since: dict[TopicPartition, str]) -> Iterator[Finding]:
     idle = [member for member in group.members if not member.partitions]
     if group.state == "Stable" and idle and len(idle) < len(group.members):
-        findings.append(
-            found(
-                "idle-members", "warning", 60,
-                f"Group {group.group_id} has {len(group.members)} members, and {several(member.client_id or member.member_id for member in idle)} "
-                "has no partition.",
-                "Run at most as many members as there are partitions; where there are more partitions, use an assignor that divides all topics "
-                "together.", [], group.group_id,
-            )
+        yield found(
+            "idle-members", "warning", 60,
+            f"Group {group.group_id} has {len(group.members)} members, and {several(member.client_id or member.member_id for member in idle)} "
+            "has no partition.",
+            "Run at most as many members as there are partitions; where there are more partitions, use an assignor that divides all topics "
+            "together.", [], group.group_id,
         )  # fmt: skip
     behind = {tp: entry for tp, entry in lag.items() if entry.lag}
     owned = {partition for member in group.members for partition in member.partitions}
     nobody = sorted(tp for tp in behind if tp not in owned)
     if nobody and group.state in {"Stable", "Empty"}:
-        findings.append(
-            found(
-                "partition-unread", "error", 77,
-                f"Nobody in group {group.group_id} reads {several(f'{tp.topic}-{tp.partition}' for tp in nobody)}, which is "
-                f"{sum(behind[tp].lag or 0 for tp in nobody):,} records behind{'' if group.members else ': the group has no member'}.",
-                "Start its consumers, or delete its offsets if the group has left the topic.", [], group.group_id,
-            )
+        yield found(
+            "partition-unread", "error", 77,
+            f"Nobody in group {group.group_id} reads {several(f'{tp.topic}-{tp.partition}' for tp in nobody)}, which is "
+            f"{sum(behind[tp].lag or 0 for tp in nobody):,} records behind{'' if group.members else ': the group has no member'}.",
+            "Start its consumers, or delete its offsets if the group has left the topic.", [], group.group_id,
         )  # fmt: skip
     held = sorted(tp for tp in behind if tp in open_since)
     if held:
-        findings.append(
-            found(
-                "lag-behind-transaction", "warning", 66,
-                f"Group {group.group_id} is behind in {several(f'{tp.topic}-{tp.partition}' for tp in held)}, where "
-                f"{several(open_since[tp] for tp in held)} has an open transaction.",
-                "With read_committed the group can read on when the transaction ends.", [], group.group_id,
-            )
+        yield found(
+            "lag-behind-transaction", "warning", 66,
+            f"Group {group.group_id} is behind in {several(f'{tp.topic}-{tp.partition}' for tp in held)}, where "
+            f"{several(open_since[tp] for tp in held)} has an open transaction.",
+            "With read_committed the group can read on when the transaction ends.", [], group.group_id,
         )  # fmt: skip
     if group.state in {"PreparingRebalance", "CompletingRebalance"}:
-        findings.append(
-            found(
-                "rebalancing", "warning", 55, f"Group {group.group_id} rebalances now ({group.state}): its members read nothing.",
-                "Look again in a minute; if it lasts, record a session to see which member it waits for.", [], group.group_id,
-            )
+        yield found(
+            "rebalancing", "warning", 55, f"Group {group.group_id} rebalances now ({group.state}): its members read nothing.",
+            "Look again in a minute; if it lasts, record a session to see which member it waits for.", [], group.group_id,
         )  # fmt: skip
-    return findings
