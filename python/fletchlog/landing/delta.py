@@ -9,6 +9,7 @@ The names and ids of the topics are in the description of the table, for `offset
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from fletchlog.errors import StorageError, TableConflictError
@@ -152,8 +153,16 @@ class DeltaTable:
         found = history[0].get("operationMetrics", {}).get("num_added_files", 0) if self._table.version() > before else 0
         return int(found)
 
-    def _conflicts(self) -> Any:
-        return _Conflicts(self._lake.exceptions, self.place)
+    @contextmanager
+    def _conflicts(self) -> Iterator[None]:
+        """Says what the errors of a commit mean."""
+        exceptions = self._lake.exceptions
+        try:
+            yield
+        except exceptions.DeltaError as error:
+            if isinstance(error, exceptions.CommitFailedError) or "already exists" in str(error):
+                raise TableConflictError(f"the table {self.place}: another writer has committed since it was read ({error})") from error
+            raise StorageError(f"the table {self.place} could not be written: {error}; what was committed stays, and the same call continues") from error
 
     def compact(self, target_bytes: int) -> int:
         """As `Table.compact`."""
@@ -166,22 +175,6 @@ class DeltaTable:
     def close(self) -> None:
         """As `Table.close`."""
         self._table = None
-
-
-class _Conflicts:
-    """Says what the errors of a commit mean."""
-
-    def __init__(self, exceptions: Any, place: str) -> None:
-        self._exceptions, self._place = exceptions, place
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _class: object, error: BaseException | None, _traceback: object) -> None:
-        if isinstance(error, self._exceptions.CommitFailedError) or (isinstance(error, self._exceptions.DeltaError) and "already exists" in str(error)):
-            raise TableConflictError(f"the table {self._place}: another writer has committed since it was read ({error})") from error
-        if isinstance(error, self._exceptions.DeltaError):
-            raise StorageError(f"the table {self._place} could not be written: {error}; what was committed stays, and the same call continues") from error
 
 
 def _app(topic_id: str, topic: str, partition: int | None = None) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import tempfile
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -164,8 +164,14 @@ class Objects:
             for chunk in self._obstore.list(self._store, prefix or None):
                 yield from (one["path"] for one in chunk)
 
-    def _explained(self, path: str) -> _Explained:
-        return _Explained(f"{self.place}/{path}")
+    @contextmanager
+    def _explained(self, path: str) -> Iterator[None]:
+        """Failures of the store as errors of fletchlog."""
+        try:
+            yield
+        except (self._obstore.exceptions.BaseError, FileNotFoundError) as error:
+            reason = str(error).partition("\n")[0].strip()
+            raise StorageError(f"{self.place}/{path}: the store cannot be read or written: {reason:.300}") from error
 
 
 def format_at(uri: str, options: Mapping[str, Any] | None) -> Literal["parquet", "delta"] | None:
@@ -177,22 +183,6 @@ def format_at(uri: str, options: Mapping[str, Any] | None) -> Literal["parquet",
         return "delta" if next(found._listed("_delta_log/"), None) is not None else None  # noqa: SLF001 - of this module
     except (ImportError, InvalidArgumentError, StorageError):
         return None
-
-
-class _Explained:
-    """Failures of the store as errors of fletchlog."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
-        refused = require("obstore", "tables").exceptions
-        if isinstance(error, refused.BaseError | FileNotFoundError):
-            reason = str(error).partition("\n")[0].strip()
-            raise StorageError(f"{self._what}: the store cannot be read or written: {reason:.300}") from error
 
 
 def _opened(uri: str, place: str, options: Mapping[str, Any] | None) -> Any:
