@@ -6,15 +6,15 @@ Bodies are JSON, see docs/reference/control.md.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from fletchlog._closing import Closing
 from fletchlog._http import HttpServer, Request, Response
 from fletchlog.errors import InvalidArgumentError, KafkaError
 from fletchlog.testing import LONGEST_WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from types import TracebackType
 
     from fletchlog import Broker
     from fletchlog.testing import FaultRule
@@ -30,7 +30,7 @@ class _NotFoundError(Exception):
     """No such path, rule or held request."""
 
 
-class Control:
+class Control(Closing):
     """Serves the interface, in threads of its own, until it is closed."""
 
     def __init__(self, broker: Broker | None, listener: Listener | Proxy, host: str, port: int) -> None:
@@ -51,14 +51,6 @@ class Control:
     def close(self) -> None:
         """Ends it."""
         self._server.close()
-
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Closes."""
-        self.close()
 
     def respond(self, request: Request) -> Response:
         """See `Application.respond`."""

@@ -9,13 +9,14 @@ import contextlib
 import socket
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import parse_qsl, urlsplit
+
+from fletchlog._closing import Closing
 
 if TYPE_CHECKING:
     import ssl
     from email.message import Message
-    from types import TracebackType
 
 # Most bytes of the body of a request.
 LARGEST = 16 << 20
@@ -65,7 +66,7 @@ class Application(Protocol):
         """The response to what is no request that can be read."""
 
 
-class HttpServer:
+class HttpServer(Closing):
     """Serves an application until it is closed."""
 
     def __init__(self, application: Application, host: str, port: int, name: str, tls: ssl.SSLContext | None = None) -> None:
@@ -95,14 +96,6 @@ class HttpServer:
         for connection in list(self._server.connections):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Closes."""
-        self.close()
 
 
 class _Server(ThreadingHTTPServer):

@@ -6,16 +6,16 @@ import itertools
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import fletchlog as fl
+from fletchlog._closing import Closing
 from fletchlog.explain.words import counted
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
     from datetime import timedelta
-    from types import TracebackType
 
     import pyarrow as pa
 
@@ -49,7 +49,7 @@ _STATES = ("Stable", "Empty", "PreparingRebalance", "CompletingRebalance", "Assi
 _SHOWN = 50
 
 
-class Kafka:
+class Kafka(Closing):
     """A broker in memory with a listener on loopback.
 
     Attributes:
@@ -232,14 +232,6 @@ class Kafka:
         if self._registry is not None:
             self._registry.close()
         self.broker.close()
-
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Closes."""
-        self.close()
 
 
 def _shown(row: Request) -> str:

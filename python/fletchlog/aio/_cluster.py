@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from fletchlog._closing import AsyncClosing
 from fletchlog._core import Cluster
 from fletchlog.aio._loop import Calls
 
@@ -31,7 +32,7 @@ def _awaited(verb: Callable[Concatenate[Cluster, _P], _T]) -> Callable[Concatena
     return awaited
 
 
-class AsyncCluster:
+class AsyncCluster(AsyncClosing):
     """A `Cluster` for asyncio: each verb has the arguments and the result of the one of `Cluster`, and is awaited; so are its properties.
 
         async with AsyncCluster("kafka://localhost:9092") as cluster:
@@ -124,12 +125,6 @@ class AsyncCluster:
         """Closes the connections. Closing twice does nothing."""
         self._cluster.close()
         self._calls.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exception: object) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return repr(self._cluster).replace("fletchlog.Cluster", "fletchlog.AsyncCluster", 1)

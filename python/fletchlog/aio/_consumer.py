@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Never, Self, overload
 
+from fletchlog._closing import AsyncClosing
 from fletchlog._core import Consumer
 from fletchlog.aio._cluster import AsyncCluster, blocking
 from fletchlog.aio._loop import Calls
@@ -30,7 +31,7 @@ _FOREVER_MS = 2**62
 _CLOSE_MS = 30_000
 
 
-class AsyncConsumer:
+class AsyncConsumer(AsyncClosing):
     """A `Consumer` for asyncio: what waits is awaited, and neither blocks the event loop nor uses a thread.
 
         async with AsyncConsumer("kafka://localhost:9092", {"group.id": "billing"}) as consumer:
@@ -260,12 +261,6 @@ class AsyncConsumer:
         finally:
             self._calls.close()
             self._consumer._release()  # noqa: SLF001 - of this package
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exception: object) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return repr(self._consumer).replace("fletchlog.Consumer", "fletchlog.AsyncConsumer", 1)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Any, Never
 
+from fletchlog._closing import AsyncClosing
 from fletchlog._core import Producer, RecordFuture, _ArrowRows
 from fletchlog.aio._cluster import AsyncCluster, blocking
 from fletchlog.aio._loop import Calls
@@ -22,7 +23,7 @@ _Bytes = bytes | bytearray | memoryview
 _Headers = Sequence[tuple[str, _Bytes | None]] | Mapping[str, _Bytes | None]
 
 
-class AsyncProducer:
+class AsyncProducer(AsyncClosing):
     """A `Producer` for asyncio: what waits is awaited and never blocks the event loop.
 
         async with AsyncProducer("kafka://localhost:9092") as producer:
@@ -176,12 +177,6 @@ class AsyncProducer:
         """
         await self._calls.call(self._producer.close, timeout_ms)
         self._calls.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exception: object) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return repr(self._producer).replace("fletchlog.Producer", "fletchlog.AsyncProducer", 1)

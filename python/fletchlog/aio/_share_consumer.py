@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
+from fletchlog._closing import AsyncClosing
 from fletchlog._core import ShareConsumer
 from fletchlog.aio._cluster import AsyncCluster, blocking
 from fletchlog.aio._loop import Calls
@@ -28,7 +29,7 @@ _FOREVER_MS = 2**62
 _CLOSE_MS = 30_000
 
 
-class AsyncShareConsumer:
+class AsyncShareConsumer(AsyncClosing):
     """A `ShareConsumer` for asyncio: what waits is awaited, and neither blocks the event loop nor uses a thread.
 
         async with AsyncShareConsumer("kafka://localhost:9092", group="billing", topics=["orders"]) as consumer:
@@ -161,12 +162,6 @@ class AsyncShareConsumer:
     def _release(self) -> None:
         self._calls.close()
         self._consumer._release()  # noqa: SLF001 - of this package
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_exception: object) -> None:
-        await self.close()
 
     def __repr__(self) -> str:
         return repr(self._consumer).replace("fletchlog.ShareConsumer", "fletchlog.AsyncShareConsumer", 1)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fletchlog._closing import Closing
 from fletchlog.audit.repeats import lanes, ranked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
 LANE_BITS = 6
 MEMORY = 32 << 20
 
 
-class Spool:
+class Spool(Closing):
     """Rows of two uint64 numbers that identify a record, and an int64 that belongs to them, for one partition.
 
     In memory are at most 32 MiB, and a 64th of the different rows while `repeats` looks at them; the rest is in a temporary directory,
@@ -29,12 +29,6 @@ class Spool:
         self._kept: dict[int, list[Any]] = {}
         self._bytes = 0
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """Removes the files."""

@@ -5,14 +5,14 @@ docs/howto/schema-registry.md has an example with other clients, and what is dif
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from fletchlog._closing import Closing
 from fletchlog.errors import InvalidArgumentError, ListenerError
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Mapping
-    from types import TracebackType
 
     from fletchlog import Broker
 
@@ -21,7 +21,7 @@ __all__ = ["SchemaRegistry"]
 _LAST_PORT = 65_535
 
 
-class SchemaRegistry:
+class SchemaRegistry(Closing):
     """A schema registry that serves a broker's clients over HTTP until it is closed.
 
     Its state is the topic `_schemas` in the format of Confluent's registry: a record is acknowledged by the broker before the client gets its
@@ -81,14 +81,6 @@ class SchemaRegistry:
             self._is_open = False
             self._server.close()
             self._log.close()
-
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Closes."""
-        self.close()
 
     def __repr__(self) -> str:
         """Where it is."""

@@ -6,16 +6,16 @@ import asyncio
 import json
 import ssl
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from urllib.parse import quote, urlencode
 
+from fletchlog._closing import AsyncClosing, Closing
 from fletchlog.errors import InvalidArgumentError
 from fletchlog.registry.connections import Connections
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
-    from types import TracebackType
 
 References: TypeAlias = Sequence["Reference"]
 # Schemas and ids that are remembered; both never change.
@@ -58,7 +58,7 @@ class RegisteredSchema(NamedTuple):
     version: int | None = None
 
 
-class Registry:
+class Registry(Closing):
     """A client of a schema registry. All threads may use it; it can be pickled, and connects when it is first used.
 
         with serde.Registry("http://127.0.0.1:8081") as registry:
@@ -129,14 +129,6 @@ class Registry:
     def close(self) -> None:
         """Closes its connections; it can still be used."""
         self._http.close()
-
-    def __enter__(self) -> Self:
-        """Itself."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Closes."""
-        self.close()
 
     def subjects(self, prefix: str | None = None, *, deleted: bool = False) -> list[str]:
         """Names of the subjects, sorted; with `deleted` also those that are deleted softly."""
@@ -222,7 +214,7 @@ class Registry:
         return found if isinstance(found, list) else [found]
 
 
-class AsyncRegistry:
+class AsyncRegistry(AsyncClosing):
     """The same for coroutines: a request runs in a thread, and the event loop continues. Arguments are those of `Registry`, or one such client."""
 
     def __init__(self, url: str | Sequence[str] | Registry, **options: Any) -> None:
@@ -271,14 +263,6 @@ class AsyncRegistry:
     async def close(self) -> None:
         """See `Registry.close`."""
         await asyncio.to_thread(self.client.close)
-
-    async def __aenter__(self) -> Self:
-        """Itself."""
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Closes."""
-        await self.close()
 
 
 def _made(given: dict[str, Any]) -> Registry:
