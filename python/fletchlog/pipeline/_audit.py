@@ -24,26 +24,8 @@ if TYPE_CHECKING:
 for _module in (order, repeats, partials):
     cloudpickle.register_pickle_by_value(_module)  # type: ignore[no-untyped-call]
 
-COLUMNS = (
-    "topic",
-    "partition",
-    "records",
-    "first_offset",
-    "last_offset",
-    "gaps",
-    "duplicate_offsets",
-    "duplicate_records",
-    "timestamp_inversions",
-    "inversion_max_ms",
-    "lateness_p50_ms",
-    "lateness_p99_ms",
-    "lateness_p999_ms",
-    "lateness_p9999_ms",
-    "lateness_max_ms",
-    "watermark_delay_ms",
-    "skew",
-    "behind_ms",
-)
+# what users see of what is found in a partition, and what it is among the others of its topic
+COLUMNS = (*(name for name, _ in partials.FOUND_SCHEMA if name not in {"newest_ms", "lateness"}), "skew", "behind_ms")
 SCHEMA = ", ".join(f"{name} {({'topic': 'string', 'partition': 'int', 'skew': 'double'}).get(name, 'bigint')}" for name in COLUMNS)
 BATCH_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 # the number with which Spark does not look at sizes (BatchedPythonArrowInput)
