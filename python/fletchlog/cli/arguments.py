@@ -61,9 +61,9 @@ class Parameter:
         self.adds_up = bool(flags) and (metavar or "").endswith(",..")
 
 
-def argument(metavar: str, text: str, default: Any = ..., *, complete: Any = None, places: Sequence[str] = LOCAL, raw: bool = False) -> Any:
+def argument(metavar: str, text: str, default: Any = ..., *, complete: Any = None, places: Sequence[str] = LOCAL) -> Any:
     """A parameter that is given by its place."""
-    return Parameter([], text, default, metavar, complete, places, raw=raw, writes=False)
+    return Parameter([], text, default, metavar, complete, places, raw=False, writes=False)
 
 
 def option(
@@ -73,12 +73,11 @@ def option(
     metavar: str | None = None,
     *,
     complete: Any = None,
-    places: Sequence[str] = LOCAL,
     raw: bool = False,
     writes: bool = False,
 ) -> Any:
     """A parameter that is given by one of its `flags`, with blanks between them."""
-    return Parameter(flags.split(), text, default, metavar, complete, places, raw=raw, writes=writes)
+    return Parameter(flags.split(), text, default, metavar, complete, LOCAL, raw=raw, writes=writes)
 
 
 def parameters(function: Command) -> dict[str, tuple[Parameter, str, bool]]:

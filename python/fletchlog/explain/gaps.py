@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 Range = tuple[int, int]
 Lane = tuple[str, int]
 
-REASONS = ("compacted", "control", "aborted", "open")
-
 
 class Gap(NamedTuple):
     """Offsets without a record.

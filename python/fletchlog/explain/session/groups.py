@@ -50,7 +50,6 @@ class Member:
     how: str = ""
     """How its membership ended: `left`, `expired`, `fenced` or `replaced` (by itself after a restart, as a static member); empty: it did not."""
     reason: str | None = None
-    first_join_error: str | None = None
 
     @property
     def interval_us(self) -> int | None:
