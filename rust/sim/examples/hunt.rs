@@ -77,7 +77,7 @@ fn hunt_all() -> Result<usize, (String, Violation)> {
         of: "a broker",
         crashed: (4, 30, 2),
         // The first of them makes a topic again.
-        faulty: (&[0, 3], 12),
+        faulty: (&[2, 0, 3], 12),
     })?;
     let groups = hunt::<GroupWorkload>(&Slice {
         of: "a broker with consumer groups",
