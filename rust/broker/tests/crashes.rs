@@ -517,6 +517,20 @@ fn an_unclean_election_cuts_the_log_to_that_of_the_elected_replica() {
 }
 
 #[test]
+fn an_unclean_election_leaves_what_the_elected_replica_has_and_a_shorter_one_lacks() {
+    let (broker, _clock) = cluster(&[2, 3, 1], "1");
+    let mut client = Client::new(&broker);
+    for ends in [3, 1, 2] {
+        client.produce(2, &tp("t", 0), batch(10, 1), 1);
+        broker.kill_node(ends).unwrap();
+    }
+    broker.start_node(1).unwrap();
+    broker.elect_leaders(ElectionType::Unclean, None).unwrap();
+    assert_eq!(shown(&mut client, 1), (1, 2, vec![1], vec![1]));
+    assert_eq!(latest(&mut client, 1), (NONE, 20), "node 3 has 10, node 2 had 30");
+}
+
+#[test]
 fn a_topic_can_allow_unclean_elections() {
     let (broker, _clock) = cluster(&[2, 3], "1");
     let allowed = [("unclean.leader.election.enable".to_owned(), Some("true".to_owned()))];
