@@ -147,8 +147,7 @@ class Control(Closing):
         return rules[int(number) - 1]
 
     def _report(self) -> dict[str, Any]:
-        keys = ("number", "rule", "matched", "applied", "held", "is_optional", "is_cleared")
-        return {"rules": [{key: getattr(rule, key) for key in keys} for rule in self._faults.rules], "drawn": self._faults.drawn()}
+        return {"rules": self._faults._progress(), "drawn": self._faults.drawn()}  # noqa: SLF001 - of this package
 
 
 def _node(broker: Broker, number: str) -> int:

@@ -493,6 +493,13 @@ class FaultPlan:
         """All rules that were added, cleared ones too."""
         return [FaultRule(self._rules, report[0]) for report in self._rules.report()]
 
+    def _progress(self) -> list[dict[str, Any]]:
+        """What each rule's properties are, of one moment."""
+        import json
+
+        keys = ("number", "rule", "matched", "applied", "held", "is_optional", "is_cleared")
+        return [dict(zip(keys, (number, json.loads(rule), *rest), strict=True)) for number, rule, *rest in self._rules.report()]
+
     def drawn(self) -> dict[str, Any]:
         """The plan that random faults have amounted to: it does the same without the seed.
 

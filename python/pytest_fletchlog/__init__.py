@@ -52,6 +52,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     """A fresh broker in memory with a listener on loopback, for one test."""
     with _opened(request) as opened:
         yield opened
+    _forget(request, opened)
     _judge(request, opened)
 
 
@@ -79,6 +80,8 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Kafk
     with contextlib.ExitStack() as stack:
         yield cluster
     for opened in made:
+        _forget(request, opened)
+    for opened in made:
         _judge(request, opened)
 
 
@@ -96,6 +99,11 @@ def _opened(
     opened = Kafka(nodes=nodes, config=given | (config or {}), record=record or _session_file(request))
     request.node.stash.setdefault(_KAFKAS, []).append(opened)
     return opened
+
+
+def _forget(request: pytest.FixtureRequest, opened: Kafka) -> None:
+    """After the test and its report: pytest keeps every test until the end of the run, and a broker in memory its records."""
+    request.node.stash[_KAFKAS].remove(opened)
 
 
 def _session_file(request: pytest.FixtureRequest) -> Path | None:

@@ -314,3 +314,16 @@ def test_fields_are_named_by_the_way_to_them(paths, asked) -> None:
 
     deserializer = Nested()
     assert pruned(deserializer, frozenset(paths)) == (deserializer if asked is None else asked)
+
+
+@pytest.mark.parametrize("terms", [300, 1000])
+def test_a_long_chain_of_conditions_is_read_however_deep(filled: fl.Broker, terms: int) -> None:
+    mine = fl.scans.dataset(filled, TOPICS[0])
+    chain = (f("partition") == -1) & (f("offset") == 0)
+    for number in range(terms):
+        chain = chain | ((f("partition") == 0) & (f("offset") == 2 * number))
+    rows = mine.to_table().filter(chain)
+    assert rows.num_rows > 0
+    assert mine.to_table(filter=chain).equals(rows)
+    words = " or ".join(f'(partition = 0 and "offset" = {2 * number})' for number in range(terms))
+    assert duckdb.sql(f"select count(*) from mine where {words}").fetchall() == [(rows.num_rows,)]

@@ -128,6 +128,21 @@ def test_one_of_many(kafka, number):
     assert [row["value"] for row in kafka.records("topic-1").to_pylist()] == [str(number).encode()]
 """
 
+FORGOTTEN = """
+import gc
+from pytest_fletchlog.kafka import Kafka
+
+def test_one(kafka):
+    pass
+
+def test_cluster(kafka_cluster):
+    kafka_cluster(), kafka_cluster()
+
+def test_only_its_own_is_there(kafka):
+    gc.collect()
+    assert [one for one in gc.get_objects() if isinstance(one, Kafka)] == [kafka]
+"""
+
 
 def run(folder, tests, *options):
     """What a run of these tests prints."""
@@ -136,6 +151,11 @@ def run(folder, tests, *options):
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, folder]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
+
+
+def test_a_broker_goes_with_its_test(tmp_path):
+    printed = run(tmp_path, FORGOTTEN)
+    assert "3 passed" in printed, printed
 
 
 def test_fixtures_are_fresh_and_a_failed_test_shows_topics_and_requests(tmp_path):

@@ -65,15 +65,17 @@ def _names(of: Any) -> Iterator[str]:
 
 def fields(node: Node | None) -> set[tuple[str, ...]] | None:
     """The paths of all fields that an expression reads; None if that is not known."""
-    if isinstance(node, Field):
-        return {node.path}
-    if isinstance(node, Literal):
-        return set()
-    if node is None:
-        return None
-    parts = [fields(one) for one in node.inputs]
-    known = [part for part in parts if part is not None]
-    return set().union(*known) if len(known) == len(parts) else None
+    found: set[tuple[str, ...]] = set()
+    left = [node]
+    while left:
+        part = left.pop()
+        if part is None:
+            return None
+        if isinstance(part, Field):
+            found.add(part.path)
+        elif isinstance(part, Call):
+            left.extend(part.inputs)
+    return found
 
 
 def predicate_of(node: Node | None) -> Predicate:

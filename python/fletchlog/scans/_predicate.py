@@ -10,7 +10,7 @@ from itertools import product
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 # of offsets and of ms since 1970
@@ -127,11 +127,11 @@ def boxes(predicate: Predicate) -> tuple[Box, ...]:
     """Boxes that together contain every row for which the predicate is true. No box: it is true for none."""
     if isinstance(predicate, And):
         met: tuple[Box, ...] = (Box(),)
-        for part in predicate.parts:
+        for part in _parts(predicate, And):
             met = both(met, boxes(part))
         return met
     if isinstance(predicate, Or):
-        return few(box for part in predicate.parts for box in boxes(part))
+        return few(box for part in _parts(predicate, Or) for box in boxes(part))
     if isinstance(predicate, IsIn):
         return _of_values(predicate.column, predicate.values)
     if isinstance(predicate, Compare):
@@ -139,6 +139,17 @@ def boxes(predicate: Predicate) -> tuple[Box, ...]:
         parts = [predicate._replace(op=op) for op in "<>"] if is_either else [predicate]
         return tuple(box for part in parts if (box := _of_comparison(part)) is not None)
     return (Box(),)
+
+
+def _parts(predicate: And | Or, kind: type[And | Or]) -> Iterator[Predicate]:
+    """What is joined by `and` (or `or`), however deep: `a or b or c` is `(a or b) or c`."""
+    left: list[Predicate] = [predicate]
+    while left:
+        part = left.pop()
+        if isinstance(part, kind):
+            left.extend(reversed(part.parts))
+        else:
+            yield part
 
 
 def both(left: tuple[Box, ...], right: tuple[Box, ...]) -> tuple[Box, ...]:
