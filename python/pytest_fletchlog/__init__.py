@@ -16,6 +16,7 @@ With annotations, `from pytest_fletchlog.kafka import Kafka`: `kafka` and `kafka
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,6 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     """A fresh broker in memory with a listener on loopback, for one test."""
     with _opened(request) as opened:
         yield opened
-    _forget(request, opened)
     _judge(request, opened)
 
 
@@ -69,8 +69,6 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Kafk
 
     Each is closed after the test.
     """
-    import contextlib
-
     made: list[Kafka] = []
 
     def cluster(nodes: int | Mapping[int, str | None] = 3, config: dict[str, str] | None = None, record: str | os.PathLike[str] | None = None) -> Kafka:
@@ -80,30 +78,29 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[Callable[..., Kafk
     with contextlib.ExitStack() as stack:
         yield cluster
     for opened in made:
-        _forget(request, opened)
-    for opened in made:
         _judge(request, opened)
 
 
+@contextlib.contextmanager
 def _opened(
     request: pytest.FixtureRequest,
     nodes: int | Mapping[int, str | None] = 1,
     config: dict[str, str] | None = None,
     record: str | os.PathLike[str] | None = None,
-) -> Kafka:
-    """A broker whose state is shown when a test that uses it fails."""
+) -> Iterator[Kafka]:
+    """A broker whose state is shown when a test that uses it fails.
+
+    Then it is let go: pytest keeps every test until the end of the run, and a broker in memory its records.
+    """
     from pytest_fletchlog.kafka import Kafka
 
     lines = request.config.getini("fletchlog_config")
     given = {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
-    opened = Kafka(nodes=nodes, config=given | (config or {}), record=record or _session_file(request))
-    request.node.stash.setdefault(_KAFKAS, []).append(opened)
-    return opened
-
-
-def _forget(request: pytest.FixtureRequest, opened: Kafka) -> None:
-    """After the test and its report: pytest keeps every test until the end of the run, and a broker in memory its records."""
-    request.node.stash[_KAFKAS].remove(opened)
+    with Kafka(nodes=nodes, config=given | (config or {}), record=record or _session_file(request)) as opened:
+        kafkas = request.node.stash.setdefault(_KAFKAS, [])
+        kafkas.append(opened)
+        yield opened
+    kafkas.remove(opened)
 
 
 def _session_file(request: pytest.FixtureRequest) -> Path | None:
@@ -167,8 +164,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[Any]) -> 
 
 def _idle(opened: Kafka) -> list[str]:
     """What the rules of a broker that did not apply lacked, and selectors without an action. A test may have closed it: then none is known."""
-    import contextlib
-
     words = []
     with contextlib.suppress(Exception):
         if unfinished := opened.faults.without_action():
@@ -193,8 +188,6 @@ def _came(opened: Kafka, rule: FaultRule) -> str:
 
 def _clear(opened: Kafka) -> None:
     """Ends the test's rules: later tests that share the broker do not see them."""
-    import contextlib
-
     with contextlib.suppress(Exception):
         opened.faults.clear()
 
