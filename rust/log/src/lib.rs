@@ -54,4 +54,4 @@ pub use error::{AppendError, LogError};
 pub use leader_epoch::stored_leader_epoch;
 pub use partition_log::{AppendInfo, FetchDataInfo, OpenMode, PartitionLog, ProducerState, TimestampAndOffset};
 pub use seal::SealedFile;
-pub use verify::{PartitionReport, verify_partition};
+pub use verify::{OffsetCheckpoints, PartitionReport, verify_partition};

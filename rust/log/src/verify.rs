@@ -8,6 +8,7 @@ use std::path::Path;
 
 use fletchlog_records::control::EndTxnMarker;
 
+pub use checkpoints::OffsetCheckpoints;
 use index_checks::{OffsetCheck, TimeCheck};
 pub use report::{Cut, PartitionReport, Problem, ProducerReport, SegmentReport};
 
@@ -28,11 +29,17 @@ use crate::{AppendOrigin, LogConfig, LogError, offset_index, producer_snapshot, 
 /// The default of producer.id.expiration.ms (spec 3.7).
 const PRODUCER_ID_EXPIRATION_MS: i64 = 86_400_000;
 
-/// Checks everything in a partition directory. The report lists what is wrong.
+/// Checks everything in a partition directory. The report lists what is wrong. Pass the same `checkpoints` for all partitions of a log
+/// directory.
 ///
 /// # Errors
 /// The directory or a file cannot be read.
-pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<PartitionReport, LogError> {
+pub fn verify_partition(
+    fs: &dyn Fs,
+    dir: &Path,
+    now_ms: i64,
+    checkpoints: &mut OffsetCheckpoints,
+) -> Result<PartitionReport, LogError> {
     let plan = match LoadPlan::read(fs, dir) {
         Ok(plan) => plan,
         // A `.log` file that no log can have: a broker refuses the whole directory.
@@ -65,7 +72,7 @@ pub fn verify_partition(fs: &dyn Fs, dir: &Path, now_ms: i64) -> Result<Partitio
             verifier.index_problem(path, 0, reason);
         }
     }
-    verifier.checkpoints(dir)?;
+    verifier.checkpoints(dir, checkpoints)?;
     let Verifier {
         mut report, producers, ..
     } = verifier;

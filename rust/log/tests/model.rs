@@ -146,7 +146,8 @@ fn run(ops: Vec<Op>, segment_bytes: i32, target: Option<Compression>) {
         },
     );
     assert_eq!(read_all(&reader, FetchBound::HighWatermark, 1 << 20), model[start..]);
-    let report = fletchlog_log::verify_partition(&*fs, &dir, NOW).unwrap();
+    let report =
+        fletchlog_log::verify_partition(&*fs, &dir, NOW, &mut fletchlog_log::OffsetCheckpoints::default()).unwrap();
     assert_eq!(report.damaged, []);
 }
 

@@ -1,8 +1,16 @@
 //! `inspect_segment` and `verify_partition` find what is wrong, and nothing wrong with what a real broker wrote.
 
+use std::path::Path;
+
 use crate::common::*;
-use fletchlog_log::{LogConfig, LogError, PartitionLog, inspect_segment, verify_partition};
+use fletchlog_log::{
+    LogConfig, LogError, OffsetCheckpoints, PartitionLog, PartitionReport, inspect_segment, verify_partition,
+};
 use fletchlog_records::TopicPartition;
+
+fn verify(dir: &Path) -> PartitionReport {
+    verify_partition(&*real(), dir, NOW, &mut OffsetCheckpoints::default()).unwrap()
+}
 
 #[test]
 fn every_golden_directory_after_a_clean_stop_is_in_order() {
@@ -15,7 +23,7 @@ fn every_golden_directory_after_a_clean_stop_is_in_order() {
             continue;
         }
         let before = files(&path);
-        let report = verify_partition(&*real(), &path, NOW).unwrap();
+        let report = verify(&path);
         assert_eq!(report.damaged, [], "{path:?}");
         assert_eq!(report.would_cut, [], "{path:?}");
         // The cleaner keeps the time entry of a segment that it emptied (Kafka's tool complains, too).
@@ -44,7 +52,7 @@ fn damage_is_named_with_file_and_position() {
         append(&log, idempotent(7, 0, i, 1));
     }
     log.close().unwrap();
-    let report = verify_partition(&*real(), &path, NOW).unwrap();
+    let report = verify(&path);
     assert!(report.is_ok(), "{report:?}");
     assert!(report.segments.len() > 2);
     assert_eq!(
@@ -68,7 +76,7 @@ fn damage_is_named_with_file_and_position() {
     entries[7] ^= 1;
     std::fs::write(&index, entries).unwrap();
 
-    let report = verify_partition(&*real(), &path, NOW).unwrap();
+    let report = verify(&path);
     assert_eq!(report.damaged.len(), 1);
     assert_eq!(
         (&report.damaged[0].path, report.damaged[0].position),
@@ -108,7 +116,7 @@ fn a_torn_tail_and_a_missing_segment_are_reported() {
         .unwrap()
         .set_len(size - 5)
         .unwrap();
-    let report = verify_partition(&*real(), &path, NOW).unwrap();
+    let report = verify(&path);
     assert_eq!(report.holes, [(segments[1].0, segments[2].0)]);
     assert_eq!(report.damaged.len(), 1);
     assert_eq!(report.damaged[0].path, last);
@@ -129,7 +137,7 @@ fn what_recovery_would_cut_is_what_it_cuts() {
     for entry in std::fs::read_dir(inputs.path().join("recovery_inputs")).unwrap() {
         let source = entry.unwrap().path();
         let before = files(&source);
-        let report = verify_partition(&*real(), &source, NOW).unwrap();
+        let report = verify(&source);
         assert_eq!(files(&source), before, "{source:?}");
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ft-0");
@@ -175,7 +183,7 @@ fn a_name_that_no_segment_can_have_is_reported() {
     append(&log, batch(&[(NOW, b"x")]));
     log.close().unwrap();
     std::fs::write(path.join("abc.log"), "").unwrap();
-    let report = verify_partition(&*real(), &path, NOW).unwrap();
+    let report = verify(&path);
     assert_eq!(report.damaged.len(), 1);
     assert!(report.damaged[0].reason.contains("20 digits"));
 }
@@ -191,10 +199,32 @@ fn the_start_of_the_log_is_the_checkpointed_one() {
         .unwrap()
         .parse()
         .unwrap();
-    let report = verify_partition(&*real(), &dir.path().join("g-delrec-0"), NOW).unwrap();
+    let report = verify(&dir.path().join("g-delrec-0"));
     assert!(start > 0);
     assert_eq!(report.log_start_offset, start);
     assert!(report.log_end_offset > start);
+}
+
+/// Each lists all partitions: reading it for each partition made the whole quadratic.
+#[test]
+fn a_checkpoint_is_read_once_for_all_partitions_of_its_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    untar("directories/kafka-4.3.1-clean.tar.gz", dir.path());
+    let path = dir.path().join("log-start-offset-checkpoint");
+    std::fs::write(&path, "0\n1\nno line of a checkpoint\n").unwrap();
+    let mut checkpoints = OffsetCheckpoints::default();
+    let problems = |partition: &str, checkpoints: &mut OffsetCheckpoints| {
+        let report = verify_partition(&*real(), &dir.path().join(partition), NOW, checkpoints).unwrap();
+        report
+            .index_problems
+            .iter()
+            .filter(|problem| problem.path == path)
+            .count()
+    };
+    assert_eq!(problems("g-delrec-0", &mut checkpoints), 1);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(problems("g-none-0", &mut checkpoints), 1);
+    assert_eq!(problems("g-none-0", &mut OffsetCheckpoints::default()), 0);
 }
 
 #[test]
@@ -209,7 +239,7 @@ fn checkpoints_that_do_not_fit_the_log_are_reported() {
         if !stopped {
             std::fs::remove_file(dir.path().join(".kafka_cleanshutdown")).unwrap();
         }
-        let report = verify_partition(&*real(), &dir.path().join("g-delrec-0"), NOW).unwrap();
+        let report = verify(&dir.path().join("g-delrec-0"));
         assert!(report.damaged.is_empty());
         assert!(report.index_problems.iter().all(|problem| problem.path == path));
         report.index_problems.len()
@@ -252,7 +282,7 @@ fn a_segment_under_a_later_name_is_reported_and_not_appended_to() {
     );
     std::fs::copy(segment, &later).unwrap();
     let before = files(&path);
-    let report = verify_partition(&*real(), &path, NOW).unwrap();
+    let report = verify(&path);
     assert!(report.damaged.iter().any(|problem| problem.path == later), "{report:?}");
     for mode in [CLEAN, UNCLEAN] {
         let refused = PartitionLog::open(

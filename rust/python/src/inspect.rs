@@ -10,7 +10,9 @@ use fletchlog_log::checkpoint::read_offset_checkpoint;
 use fletchlog_log::file_name::{CLEANER_CHECKPOINT, LOG, PARTITION_METADATA};
 use fletchlog_log::fs::{DirEntry, Fs, RealFs};
 use fletchlog_log::verify::Problem;
-use fletchlog_log::{BatchDescription, LogError, PartitionReport, inspect_segment as inspect, verify_partition};
+use fletchlog_log::{
+    BatchDescription, LogError, OffsetCheckpoints, PartitionReport, inspect_segment as inspect, verify_partition,
+};
 use fletchlog_records::TopicPartition;
 use fletchlog_records::control::ControlType;
 use pyo3::prelude::*;
@@ -84,12 +86,12 @@ pub fn verify(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<Bound<'_, PyAn
     let reports = gate(py, |stop| {
         let fs = RealFs::new();
         let now_ms = SystemClock::default().now_ms();
-        let mut reports = Vec::new();
+        let (mut reports, mut checkpoints) = (Vec::new(), OffsetCheckpoints::default());
         for dir in find_partitions(&fs, &directory)? {
             if stop() {
                 return Err(Failure::interrupted());
             }
-            let report = verify_partition(&fs, &dir, now_ms)?;
+            let report = verify_partition(&fs, &dir, now_ms, &mut checkpoints)?;
             reports.push((dir, report));
         }
         if reports.is_empty() {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use fletchlog_log::fs::{Fs, MemoryFs};
 use fletchlog_log::{
-    AppendOrigin, FetchBound, LogConfig, LogError, OpenMode, PartitionLog, inspect_segment, verify_partition,
+    AppendOrigin, FetchBound, LogConfig, LogError, OffsetCheckpoints, OpenMode, PartitionLog, inspect_segment,
+    verify_partition,
 };
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::{BatchBuilder, BatchIter, BatchParams, TopicPartition};
@@ -112,7 +113,7 @@ impl Partition {
             .into_iter()
             .map(|entry| (dir.join(entry.name), usize::try_from(entry.len).unwrap_or(0)))
             .collect();
-        let report = verify_partition(&*fs, dir, NOW_MS).map_err(fail)?;
+        let report = verify_partition(&*fs, dir, NOW_MS, &mut OffsetCheckpoints::default()).map_err(fail)?;
         if !report.is_ok() || !report.holes.is_empty() {
             return Err(format!("an undamaged partition is called damaged: {report:?}"));
         }
@@ -182,7 +183,7 @@ impl Partition {
     }
 
     fn verdict(&self) -> Result<bool, String> {
-        match verify_partition(&*self.fs, Path::new(DIR), NOW_MS) {
+        match verify_partition(&*self.fs, Path::new(DIR), NOW_MS, &mut OffsetCheckpoints::default()) {
             // The error counts as a report.
             Err(_) => return Ok(true),
             Ok(report) if !report.is_ok() || !report.holes.is_empty() => return Ok(true),

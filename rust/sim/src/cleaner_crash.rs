@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fletchlog_log::{LogConfig, verify_partition};
+use fletchlog_log::{LogConfig, OffsetCheckpoints, verify_partition};
 
 use crate::cleaner_workload::{CleanerWorkload, Moment, Records, records};
 use crate::crash_points::{CrashPoints, Crashable, Seen, Violation, check_recovery};
@@ -46,7 +46,8 @@ impl Crash<'_> {
             return Err(format!("the log ends at {end}, and ended at {promised}"));
         }
         let found = records(&log)?;
-        let report = verify_partition(disk, Path::new(DIR), NOW_MS).map_err(|e| e.to_string())?;
+        let report = verify_partition(disk, Path::new(DIR), NOW_MS, &mut OffsetCheckpoints::default())
+            .map_err(|e| e.to_string())?;
         // Only damage is an error: a torn snapshot is ignored, and stays until its segment is removed.
         if !report.damaged.is_empty() {
             return Err(format!("verify: {:?}", report.damaged));

@@ -8,7 +8,7 @@ use crate::broker_disk::{NOW_MS, ROOT, TOPIC, append, new_disk, open_with};
 use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_log::FetchBound;
 use fletchlog_log::fs::Fs;
-use fletchlog_log::verify_partition;
+use fletchlog_log::{OffsetCheckpoints, verify_partition};
 use fletchlog_records::TopicPartition;
 use fletchlog_sim::disk_state::DiskState;
 use fletchlog_sim::sim_disk::SimDisk;
@@ -57,7 +57,7 @@ fn checkpoints(disk: &SimDisk) -> Vec<PathBuf> {
 fn is_reported(disk: &SimDisk) -> bool {
     partitions().any(|tp| {
         let dir = Path::new(ROOT).join(format!("{}-{}", tp.topic, tp.partition));
-        verify_partition(disk, &dir, NOW_MS).map_or(true, |report| !report.is_ok())
+        verify_partition(disk, &dir, NOW_MS, &mut OffsetCheckpoints::default()).map_or(true, |report| !report.is_ok())
     })
 }
 

@@ -10,7 +10,7 @@ use fletchlog_broker::{Broker, BrokerError};
 use fletchlog_log::checkpoint::write_offset_checkpoint;
 use fletchlog_log::file_name::{LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT};
 use fletchlog_log::fs::Fs;
-use fletchlog_log::{AppendOrigin, LogConfig, OpenMode, PartitionLog, verify_partition};
+use fletchlog_log::{AppendOrigin, LogConfig, OffsetCheckpoints, OpenMode, PartitionLog, verify_partition};
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
 use fletchlog_sim::crash_points::images;
 use fletchlog_sim::disk_state::Left;
@@ -98,7 +98,7 @@ fn what_a_log_gets_after_its_end_was_lost_is_checked_by_the_next_recovery() {
                 opened => drop(opened.unwrap()),
             }
             let directory = Path::new(ROOT).join(&directories(&disk, TOPIC)[0]);
-            let report = verify_partition(&disk, &directory, NOW_MS).unwrap();
+            let report = verify_partition(&disk, &directory, NOW_MS, &mut OffsetCheckpoints::default()).unwrap();
             assert_eq!(report.damaged, []);
         }
     }

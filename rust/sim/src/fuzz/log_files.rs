@@ -11,7 +11,7 @@ use fletchlog_log::checkpoint::{
 };
 use fletchlog_log::fs::{Fs, MemoryFs};
 use fletchlog_log::scan::ScanOrder;
-use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, OpenMode, PartitionLog, verify_partition};
+use fletchlog_log::{AppendOrigin, FetchBound, LogConfig, OffsetCheckpoints, OpenMode, PartitionLog, verify_partition};
 use fletchlog_records::control::{ControlType, EndTxnMarker, build_marker};
 use fletchlog_records::crc::crc32c;
 use fletchlog_records::{BatchBuilder, BatchParams, TopicPartition};
@@ -184,7 +184,7 @@ fn appends_and_closes(fs: &Arc<dyn Fs>, log: PartitionLog) {
     log.append_as_leader(batch, 0, AppendOrigin::Client, NOW_MS).unwrap();
     log.close().unwrap();
     drop(log);
-    let report = verify_partition(&**fs, Path::new(DIR), NOW_MS).unwrap();
+    let report = verify_partition(&**fs, Path::new(DIR), NOW_MS, &mut OffsetCheckpoints::default()).unwrap();
     assert_eq!(report.damaged, []);
     let log = open(fs, write(true)).unwrap();
     assert_eq!(log.log_end_offset(), end + 1);

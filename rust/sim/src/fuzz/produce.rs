@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fletchlog_log::fs::{Fs, MemoryFs};
-use fletchlog_log::{AppendError, AppendOrigin, FetchBound, LogConfig, OpenMode, PartitionLog, verify_partition};
+use fletchlog_log::{
+    AppendError, AppendOrigin, FetchBound, LogConfig, OffsetCheckpoints, OpenMode, PartitionLog, verify_partition,
+};
 use fletchlog_records::{BatchIter, Compression, RecordBatch, TimestampType, TopicPartition, next_batch_size};
 
 use super::{Input, NOW_MS, Owned, mended, records_of, same};
@@ -45,7 +47,7 @@ pub(super) fn produce(data: &[u8]) {
     let log = open(&fs, &config, false);
     same(&contents(&log), &expected);
     log.close().unwrap();
-    let report = verify_partition(&*fs, Path::new(DIR), NOW_MS).unwrap();
+    let report = verify_partition(&*fs, Path::new(DIR), NOW_MS, &mut OffsetCheckpoints::default()).unwrap();
     assert!(report.is_ok(), "{report:?}");
     same(&contents(&open(&fs, &config, true)), &expected);
 }
