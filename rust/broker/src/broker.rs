@@ -510,6 +510,11 @@ impl Broker {
         Some(self.apis.legacy_group(client, request))
     }
 
+    /// Called when a client in this process is gone: its members are removed earlier.
+    pub(crate) fn client_gone(&self, client: &ClientLiveness) {
+        self.groups.client_gone(client);
+    }
+
     /// Does the timed work that is due. Every call does this first: there is no thread for it. A panic does not end the call.
     fn do_scheduled_work(&self) {
         let now_ms = self.replicas.clock().monotonic_ms();

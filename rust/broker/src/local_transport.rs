@@ -291,9 +291,7 @@ impl Drop for LocalTransport {
             connection.cancel_waiting(&self.broker);
             self.end_share_session(*id);
         }
-        self.client.disconnected(self.broker.replicas().clock().monotonic_ms());
-        // Other clients may wait for its members: they have to see the earlier deadline.
-        self.broker.replicas().changes().notify();
+        self.broker.client_gone(&self.client);
     }
 }
 

@@ -167,15 +167,22 @@ impl GroupCoordinator {
         } else {
             group.deadlines()
         };
-        let (next, due) = (deadlines.next_ms(), deadlines.due());
-        let before = locked.replace_deadlines(deadlines);
-        if before.due() != due {
-            self.groups.lock().reindex(&group.id, before.due(), due);
-        }
-        let before = before.next_ms();
-        if next.is_some_and(|next| before.is_none_or(|before| next < before)) {
+        let before = locked.replace_deadlines(deadlines).next_ms();
+        // Read afterwards: a client may be gone since, whose group was looked at before.
+        if let Some(next) = locked
+            .next_deadline()
+            .filter(|next| before.is_none_or(|before| *next < before))
+        {
+            self.groups.lock().earlier(&group.id, next);
             self.changes().notify();
         }
+    }
+
+    /// A client in this process is gone: its members are removed earlier. Others may wait for that.
+    pub(crate) fn client_gone(&self, client: &ClientLiveness) {
+        client.disconnected(self.replicas.clock().monotonic_ms());
+        self.groups.lock().all_earlier();
+        self.changes().notify();
     }
 
     /// Removes a group from the table. Kafka: `GroupMetadataManager#removeGroup`.

@@ -40,8 +40,18 @@ static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 /// max.poll.interval.ms, its members live; a client that ends without leaving loses its members after session.timeout.ms.
 #[derive(Debug)]
 pub(crate) struct Transport {
-    last_seen_ms: AtomicI64,
-    gone: AtomicBool,
+    pub(super) last_seen_ms: AtomicI64,
+    pub(super) gone: AtomicBool,
+}
+
+impl Transport {
+    /// Of a client that did something at this time.
+    pub(super) fn new(now_ms: i64) -> Self {
+        Self {
+            last_seen_ms: AtomicI64::new(now_ms),
+            gone: AtomicBool::new(false),
+        }
+    }
 }
 
 impl ClientLiveness {
@@ -49,10 +59,7 @@ impl ClientLiveness {
     pub(crate) fn new(now_ms: i64) -> Self {
         Self {
             host: Arc::from(IN_PROCESS),
-            transport: Some(Arc::new(Transport {
-                last_seen_ms: AtomicI64::new(now_ms),
-                gone: AtomicBool::new(false),
-            })),
+            transport: Some(Arc::new(Transport::new(now_ms))),
             number: LAST_NUMBER.fetch_add(1, Ordering::Relaxed),
         }
     }

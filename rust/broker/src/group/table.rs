@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::member::{Member, Session};
 use super::state::Group;
@@ -58,28 +58,10 @@ pub(crate) struct Deadlines {
     not_before_ms: i64,
 }
 
-/// When a group is to be checked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Due {
-    Never,
-    /// At this time (monotonic ms).
-    At(i64),
-    /// It has members in this process: [`Deadlines::next_ms`] has to be read each time.
-    Watched,
-}
-
 impl Deadlines {
     pub(crate) fn next_ms(&self) -> Option<i64> {
         let clients = self.clients.iter().map(Session::deadline_ms);
         clients.chain(self.fixed_ms).min().map(|ms| ms.max(self.not_before_ms))
-    }
-
-    pub(crate) fn due(&self) -> Due {
-        match self.fixed_ms {
-            _ if !self.clients.is_empty() => Due::Watched,
-            Some(ms) => Due::At(ms.max(self.not_before_ms)),
-            None => Due::Never,
-        }
     }
 }
 
@@ -122,10 +104,10 @@ impl Group {
 #[derive(Debug, Default)]
 pub(crate) struct GroupTable {
     by_id: FxHashMap<Arc<str>, Arc<LockedGroup>>,
-    /// Groups with a known deadline.
+    /// When a group is looked at: not after its deadline. A client in this process moves the deadline of its member ahead with everything
+    /// it does; the time here follows when it has come.
+    times: FxHashMap<Arc<str>, i64>,
     by_time: BTreeSet<(i64, Arc<str>)>,
-    /// Groups whose deadline has to be read each time.
-    watched: FxHashSet<Arc<str>>,
 }
 
 impl GroupTable {
@@ -141,8 +123,9 @@ impl GroupTable {
     }
 
     /// Removes a group.
-    pub(crate) fn remove(&mut self, id: &str) {
+    pub(crate) fn remove(&mut self, id: &Arc<str>) {
         self.by_id.remove(id);
+        self.set_time(id, None);
     }
 
     /// Every group.
@@ -150,37 +133,119 @@ impl GroupTable {
         self.by_id.iter()
     }
 
-    /// Changes the time at which a group is to be checked.
-    pub(crate) fn reindex(&mut self, id: &Arc<str>, before: Due, after: Due) {
-        match before {
-            Due::Never => {}
-            Due::At(ms) => drop(self.by_time.remove(&(ms, Arc::clone(id)))),
-            Due::Watched => drop(self.watched.remove(id)),
+    /// A group's deadline is now earlier than before.
+    pub(crate) fn earlier(&mut self, id: &Arc<str>, at_ms: i64) {
+        if self.times.get(id).is_none_or(|known| at_ms < *known) {
+            self.set_time(id, Some(at_ms));
         }
-        match after {
-            Due::Never => {}
-            Due::At(ms) => drop(self.by_time.insert((ms, Arc::clone(id)))),
-            Due::Watched => drop(self.watched.insert(Arc::clone(id))),
+    }
+
+    /// The deadlines of any groups are earlier than before.
+    pub(crate) fn all_earlier(&mut self) {
+        let all: Vec<_> = self.times.keys().cloned().collect();
+        for id in all {
+            self.look_at(&id);
         }
     }
 
     /// The groups with a deadline that has passed.
-    pub(crate) fn due(&self, now_ms: i64) -> Vec<Arc<LockedGroup>> {
+    pub(crate) fn due(&mut self, now_ms: i64) -> Vec<Arc<LockedGroup>> {
         let of_time = self.by_time.iter().take_while(|(ms, _)| *ms <= now_ms);
-        let of_time = of_time.filter_map(|(_, id)| self.get(id));
-        let watched = self
-            .watched()
-            .filter(|group| group.next_deadline().is_some_and(|ms| ms <= now_ms));
-        of_time.chain(watched).collect()
+        let ids: Vec<_> = of_time.map(|(_, id)| Arc::clone(id)).collect();
+        let is_due = |id: &Arc<str>| self.look_at(id).is_some_and(|ms| ms <= now_ms);
+        let due: Vec<_> = ids.into_iter().filter(is_due).collect();
+        due.iter().filter_map(|id| self.get(id)).collect()
     }
 
     /// The earliest deadline of all groups.
-    pub(crate) fn next_deadline(&self) -> Option<i64> {
-        let watched = self.watched().filter_map(|group| group.next_deadline());
-        watched.chain(self.by_time.first().map(|(ms, _)| *ms)).min()
+    pub(crate) fn next_deadline(&mut self) -> Option<i64> {
+        loop {
+            let (known_ms, id) = self.by_time.first().cloned()?;
+            if self.look_at(&id) == Some(known_ms) {
+                return Some(known_ms);
+            }
+        }
     }
 
-    fn watched(&self) -> impl Iterator<Item = Arc<LockedGroup>> {
-        self.watched.iter().filter_map(|id| self.get(id))
+    /// The deadline of a group, which becomes its time.
+    fn look_at(&mut self, id: &Arc<str>) -> Option<i64> {
+        let deadline = self.get(id).and_then(|group| group.next_deadline());
+        self.set_time(id, deadline);
+        deadline
+    }
+
+    fn set_time(&mut self, id: &Arc<str>, at_ms: Option<i64>) {
+        let before = match at_ms {
+            Some(at_ms) => self.times.insert(Arc::clone(id), at_ms),
+            None => self.times.remove(id),
+        };
+        if before == at_ms {
+            return;
+        }
+        if let Some(before) = before {
+            self.by_time.remove(&(before, Arc::clone(id)));
+        }
+        if let Some(at_ms) = at_ms {
+            self.by_time.insert((at_ms, Arc::clone(id)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+    use crate::group::member::Transport;
+
+    /// A table with a group whose only member is a client in this process, seen at 0: it lives for 100 ms, or for 10 ms once it is gone.
+    fn one_client() -> (GroupTable, Arc<Transport>) {
+        let transport = Arc::new(Transport::new(0));
+        let session = Session::Client {
+            transport: Arc::clone(&transport),
+            session_timeout_ms: 10,
+            rebalance_timeout_ms: 100,
+        };
+        let id: Arc<str> = Arc::from("g");
+        let mut table = GroupTable::default();
+        table.get_or_new(&id).replace_deadlines(Deadlines {
+            clients: vec![session],
+            ..Deadlines::default()
+        });
+        table.earlier(&id, 100);
+        (table, transport)
+    }
+
+    #[test]
+    fn a_deadline_that_has_moved_ahead_is_followed() {
+        let (mut table, transport) = one_client();
+        assert_eq!(table.next_deadline(), Some(100));
+        transport.last_seen_ms.store(50, Ordering::Relaxed);
+        assert_eq!(table.due(149).len(), 0);
+        assert_eq!(table.next_deadline(), Some(150));
+        assert_eq!(table.due(150).len(), 1);
+        assert_eq!(table.due(150).len(), 1, "due until its deadlines are replaced");
+    }
+
+    #[test]
+    fn a_client_that_is_gone_has_an_earlier_deadline() {
+        let (mut table, transport) = one_client();
+        transport.gone.store(true, Ordering::Relaxed);
+        table.all_earlier();
+        assert_eq!(table.next_deadline(), Some(10));
+        assert_eq!(table.due(10).len(), 1);
+    }
+
+    #[test]
+    fn a_group_without_deadlines_or_removed_is_never_due() {
+        let (mut table, _) = one_client();
+        let id: Arc<str> = Arc::from("g");
+        table.get_or_new(&id).replace_deadlines(Deadlines::default());
+        assert_eq!(table.due(1000).len(), 0);
+        assert_eq!(table.next_deadline(), None);
+        table.earlier(&id, 5);
+        table.remove(&id);
+        assert_eq!(table.next_deadline(), None);
+        assert!(table.times.is_empty() && table.by_time.is_empty());
     }
 }
