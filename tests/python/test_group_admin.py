@@ -65,6 +65,13 @@ def test_offsets_are_altered_and_deleted_while_nobody_reads(topic: fl.Broker) ->
             topic.delete_group("g")
 
 
+def test_offsets_that_are_too_large_to_be_written_say_so(broker: fl.Broker) -> None:
+    broker.create_topic("t", partitions=300)
+    offsets = {fl.TopicPartition("t", partition): fl.types.OffsetAndMetadata(1, "x" * 4000) for partition in range(300)}
+    with pytest.raises(fl.errors.KafkaError, match="group g cannot be written: the committed offsets are too large"):
+        broker.alter_offsets("g", offsets)
+
+
 def test_a_deleted_group_stays_deleted(tmp_path: Path) -> None:
     with fl.Broker(tmp_path) as broker:
         broker.create_topic("t", partitions=2)

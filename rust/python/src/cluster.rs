@@ -39,7 +39,7 @@ use crate::listener::record_options;
 use crate::new_topics::{NewTopic, new_topics_from_py};
 use crate::oauth::split_callback;
 use crate::offsets;
-use crate::peer::Peer;
+use crate::peer::{Peer, no_client};
 use crate::proxy::Proxy;
 use crate::scan::Scan;
 use crate::scan_arguments::{Wanted, bound_of, times_from_py};
@@ -127,7 +127,7 @@ impl Cluster {
             let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
             let settings = ConnectionSettings::new(&config, addresses.clone(), tokens.clone())?;
             let client = AdminClient::new(settings, &config, clock);
-            client.map_err(|error| Failure::state(format!("no sockets can be watched: {error}")))
+            client.map_err(|error| no_client(&error))
         })?;
         Ok(Self {
             inner: Arc::new(Exclusive::new("cluster", client)),

@@ -1,5 +1,6 @@
 //! The peer of a client: a broker in this process, or a cluster.
 
+use std::io;
 use std::sync::Arc;
 
 use fletchlog_api::transport::SystemClock;
@@ -16,6 +17,13 @@ pub enum Peer {
     Broker(Arc<Engine>),
     /// The bootstrap servers of a cluster, and the source of tokens for OAUTHBEARER.
     Cluster(Vec<Address>, Option<Arc<dyn TokenSource>>),
+}
+
+/// A client over sockets could not be made.
+pub fn no_client(error: &io::Error) -> Failure {
+    Failure::state(format!(
+        "no client can be opened: {error}; each needs at least two open files: close clients, or raise the limit (ulimit -n)"
+    ))
 }
 
 impl Peer {
@@ -39,9 +47,7 @@ impl Peer {
             Self::Broker(engine) => Ok(Box::new(LocalTransport::new(Arc::clone(engine)))),
             Self::Cluster(addresses, tokens) => {
                 let settings = ConnectionSettings::new(config, addresses.clone(), tokens.clone())?;
-                let transport = TcpTransport::new(settings, Arc::clone(clock));
-                let transport =
-                    transport.map_err(|error| Failure::state(format!("no sockets can be watched: {error}")))?;
+                let transport = TcpTransport::new(settings, Arc::clone(clock)).map_err(|error| no_client(&error))?;
                 Ok(Box::new(transport))
             }
         }

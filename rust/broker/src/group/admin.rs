@@ -198,11 +198,11 @@ impl GroupCoordinator {
             check_empty(group)?;
             let committed = self.commit_accepted(group, offsets, None, false);
             committed.map(drop).map_err(|refused| {
-                let why = refused.failure.map(|failure| format!(": {}", failure.message));
-                let message = format!(
-                    "the offsets of group {group_id} cannot be written{}",
-                    why.unwrap_or_default()
-                );
+                let why = refused
+                    .failure
+                    .as_ref()
+                    .map_or(refused.code.message(), |failure| &failure.message);
+                let message = format!("the offsets of group {group_id} cannot be written: {why}");
                 BrokerError::kafka(refused.code, message)
             })
         })
