@@ -275,9 +275,16 @@ impl Writers<'_> {
             }
             (Kind::Record(_, fields), DataType::Struct(_)) => {
                 let columns = array.as_struct();
-                let part = |field: &Field| {
+                let names = columns.fields();
+                let part = |(place, field): (usize, &Field)| {
                     let path = format!("{path}/{}", field.name);
-                    match columns.column_by_name(&field.name) {
+                    // columns come mostly in the order of the fields
+                    let is_there = names.get(place).is_some_and(|column| *column.name() == field.name);
+                    let column = match is_there {
+                        true => Some(columns.column(place)),
+                        false => columns.column_by_name(&field.name),
+                    };
+                    match column {
                         Some(column) => {
                             let mut node = self.of(field.of, column, &path)?;
                             if let (OnNull::Refused(_), Some(bytes)) = (&node.on_null, self.default(field)) {
@@ -288,7 +295,7 @@ impl Writers<'_> {
                         None => Ok(self.missing(field, &path)),
                     }
                 };
-                let parts: Result<Vec<Part>, SchemaError> = fields.iter().map(part).collect();
+                let parts: Result<Vec<Part>, SchemaError> = fields.iter().enumerate().map(part).collect();
                 Values::Record(parts?)
             }
             _ => return Err(wrong()),

@@ -6,7 +6,7 @@ use arrow_schema::{ArrowError, DataType, Field, TimeUnit};
 use super::check::refused;
 use super::iso8601;
 use super::names::in_type;
-use super::read::JsonReader;
+use super::read::{JsonReader, place_of};
 use super::text::{Kind, NotJson, Text};
 use crate::decode::{Decoded, Rows, each_value};
 use crate::reason::Reason;
@@ -148,12 +148,14 @@ impl Guess {
                 text.open()?;
                 let mut seen = vec![false; fields.len()];
                 let mut is_first = true;
+                let mut expected = 0;
                 while text.more(is_first, b'}')? {
                     is_first = false;
                     let name = text.name()?;
-                    let Some(at) = fields.iter().position(|(field, _)| **field == *name) else {
+                    let Some(at) = place_of(fields, &name, expected) else {
                         return Ok(false);
                     };
+                    expected = at + 1;
                     if std::mem::replace(&mut seen[at], true) || !fields[at].1.fits(text)? {
                         return Ok(false);
                     }
@@ -227,9 +229,9 @@ impl Guess {
             (Self::List(one), Self::List(other)) => Self::List(Box::new(one.merged(other)?)),
             (Self::Struct(fields), Self::Struct(others)) => {
                 let mut merged = fields.clone();
-                for (name, other) in others {
-                    match merged.iter_mut().find(|(field, _)| field == name) {
-                        Some((_, guess)) => *guess = guess.merged(other)?,
+                for (expected, (name, other)) in others.iter().enumerate() {
+                    match place_of(&merged, name, expected) {
+                        Some(at) => merged[at].1 = merged[at].1.merged(other)?,
                         None => merged.push((name.clone(), other.clone())),
                     }
                 }

@@ -229,21 +229,22 @@ fn object(node: &Node, text: &mut Text<'_>, into: &mut Column) -> Result<(), Fau
     }
 }
 
+/// The place of a name among fields. Members come mostly in the order of the fields, so the expected place is looked at first.
+pub(super) fn place_of<T>(fields: &[(String, T)], name: &str, expected: usize) -> Option<usize> {
+    match fields.get(expected) {
+        Some((field, _)) if field == name => Some(expected),
+        _ => fields.iter().position(|(field, _)| field == name),
+    }
+}
+
 fn members(fields: &[(String, Node)], text: &mut Text<'_>, row: usize, columns: &mut [Column]) -> Result<(), Fault> {
     text.open()?;
     let mut is_first = true;
-    // members come mostly in the order of the fields
     let mut expected = 0;
     while text.more(is_first, b'}')? {
         is_first = false;
         let name = text.name()?;
-        let is_expected = fields.get(expected).is_some_and(|(field, _)| **field == *name);
-        let found = if is_expected {
-            Some(expected)
-        } else {
-            fields.iter().position(|(field, _)| **field == *name)
-        };
-        let Some(at) = found else {
+        let Some(at) = place_of(fields, &name, expected) else {
             if text.refuses_other_fields {
                 let names: Vec<&str> = fields.iter().map(|(field, _)| field.as_str()).collect();
                 return Err(Fault::from(format!(
