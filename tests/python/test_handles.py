@@ -28,6 +28,21 @@ def topic(broker: fl.Broker) -> fl.Broker:
     return broker
 
 
+def test_a_closed_broker_that_is_still_referred_to_has_no_open_files(tmp_path: Path) -> None:
+    def opened() -> set[Path]:
+        links = list(Path("/proc/self/fd").iterdir())
+        return {link.readlink() for link in links if link.is_symlink() and tmp_path in link.readlink().parents}
+
+    broker = fl.Broker(tmp_path / "log", create=True)
+    broker.create_topic("t", partitions=3)
+    with fl.Producer(broker) as producer:
+        for partition in range(3):
+            producer.send("t", b"v", partition=partition)
+    assert opened()
+    broker.close()
+    assert opened() == set()
+
+
 def waiting(consumer: fl.Consumer, timeout_ms: int = 20_000) -> tuple[threading.Thread, list[Any]]:
     """A thread inside poll, and what it will have seen."""
     seen: list[Any] = []

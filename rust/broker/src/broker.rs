@@ -394,6 +394,7 @@ impl Broker {
         }
         let _alone = self.gate.write().unwrap_or_else(PoisonError::into_inner);
         let result = self.logs.shutdown();
+        self.logs.let_go();
         self.logs.directory().unlock();
         self.replicas.changes().notify();
         result

@@ -217,6 +217,11 @@ impl LogManager {
         self.table.write().remove(name)
     }
 
+    /// Lets every topic go, with the open files of its logs: the broker is closed, and may be referred to for long.
+    pub(crate) fn let_go(&self) {
+        drop(std::mem::take(&mut *self.table.write()));
+    }
+
     /// Read-only: takes over the writer's current topics. A topic with a bad property, as a newer release may write, does not affect
     /// the others: it stays as it was known before, and the failure is logged.
     pub(crate) fn take_over(&self, metadata: &ClusterMetadata) {
