@@ -3,8 +3,8 @@
 ```text
 read       records that are committed, partition by partition; control records and
            aborted ones are left out, so offsets may become smaller
-write      one transaction a batch, and with it the offsets to continue at: an
-           entry of the destination's ledger (fletchlog/ledger.py)
+write      one transaction for what was read of one partition or several, and with it
+           the offsets to continue at: an entry of the destination's ledger (fletchlog/ledger.py)
 again      a copy that was killed leaves a transaction that the next one aborts; it
            continues where the ledger says
 ```
@@ -19,16 +19,21 @@ import contextlib
 import hashlib
 import logging
 import os
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fletchlog import ledger
 from fletchlog._core import Broker, Cluster, Producer
 from fletchlog._place import STORE, Place, at, refuse_within
 from fletchlog._whole import described_whole
-from fletchlog.errors import IllegalStateError, InvalidArgumentError, OffsetOutOfRangeError, ReadOnlyError, UnknownTopicOrPartitionError
+from fletchlog.admin import NewTopic
+from fletchlog.errors import IllegalStateError, InvalidArgumentError, KafkaError, OffsetOutOfRangeError, ReadOnlyError, UnknownTopicOrPartitionError
+from fletchlog.interop import require
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    import pyarrow as pa
 
     from fletchlog._place import Source
     from fletchlog.admin import PartitionDescription, TopicDescription
@@ -44,6 +49,10 @@ _OWN = {"message.timestamp.type": "CreateTime"}
 # Of the place where a topic is, not of the topic.
 _OF_THE_PLACE = ("follower.replication.throttled.replicas", "leader.replication.throttled.replicas")
 _BATCH_ROWS = 50_000
+# What was read is committed from so much on. A transaction has a price for each partition of the topic, so small partitions share one.
+_BATCH_BYTES = 1 << 20
+_BATCH_S = 1.0
+_MOST_BATCHES = 256
 
 
 class CopiedTopic(NamedTuple):
@@ -118,8 +127,8 @@ def copy(
         write = _Side(stack.enter_context(into), destination_config)
         if isinstance(write.admin, Broker) and write.admin.read_only:
             raise ReadOnlyError("the destination is open for reading only; open it with fletchlog.Broker(PATH)")
-        known = [name for name in read.admin.topics() if name != ledger.TOPIC]
-        names = list(dict.fromkeys([topics] if isinstance(topics, str) else topics)) or known
+        known = dict.fromkeys(name for name in read.admin.topics() if name != ledger.TOPIC)
+        names = dict.fromkeys([topics] if isinstance(topics, str) else topics) or known
         for name in names:
             if name == ledger.TOPIC:
                 raise InvalidArgumentError(f"topic {name} is the ledger of copies and writes into the source; it is not copied")
@@ -127,7 +136,9 @@ def copy(
                 raise UnknownTopicOrPartitionError(f"the source has no topic {name}; it has {', '.join(known) or 'none'}")
         described = [described_whole(read.admin, name) for name in names]
         _check_starts(starts, described)
-        return [_Copy(read, write, topic, on_progress or (lambda *_: None)).run(starts, append=append) for topic in described]
+        _create_missing(write, described)
+        entries = ledger.Ledger(write.admin, write.admin, write.config)
+        return [_Copy(read, write, topic, entries, on_progress or (lambda *_: None)).run(starts, append=append) for topic in described]
 
 
 def _opened(side: str, place: Source, config: Mapping[str, Any] | None, **options: Any) -> contextlib.AbstractContextManager[Broker | Cluster]:
@@ -160,11 +171,11 @@ def _check_starts(starts: Mapping[tuple[str, int], int], topics: Iterable[TopicD
 class _Copy:
     """The copy of one topic."""
 
-    def __init__(self, read: _Side, write: _Side, source: TopicDescription, on_progress: Callable[[str, int], object]) -> None:
-        self.read, self.write, self.source, self.on_progress = read, write, source, on_progress
+    def __init__(self, read: _Side, write: _Side, source: TopicDescription, entries: ledger.Ledger, on_progress: Callable[[str, int], object]) -> None:
+        self.read, self.write, self.source, self.ledger, self.on_progress = read, write, source, entries, on_progress
         self.name = source.name
-        _ensure_topic(write, source)
         there = write.admin.describe_topic(self.name)
+        _check_partitions(source, there)
         if _is_same(read, write, source, there):
             raise InvalidArgumentError(f"topic {self.name}: source and destination are the same")
         into = ledger.lasting_names(write.admin, there)[0]
@@ -173,9 +184,12 @@ class _Copy:
         self.replaced: tuple[str, ...] = ()
         digest = hashlib.blake2b(repr(self.keys[0]).encode(), digest_size=8).hexdigest()
         self.transactional_id = f"{PREFIX}{self.name}-{digest}"
-        self.ledger = ledger.Ledger(write.admin, write.admin, write.config)
         self.positions: dict[str, int] = {}
         self.written: dict[str, int] | None = None
+        # what was read and is not committed, and when the last transaction was
+        self.batches: list[pa.RecordBatch] = []
+        self.rows = self.bytes = 0
+        self.committed_at = time.monotonic()
         self.records = 0
         self.skipped: dict[int, tuple[int, int]] = {}
 
@@ -190,10 +204,12 @@ class _Copy:
             for p in self.source.partitions:
                 # from here on the next copy knows what retention has taken in between
                 self.positions.setdefault(str(p.partition), p.log_start_offset)
-            self.remember(producer)
-            for partition in self.source.partitions:
-                self.copy_partition(producer, partition)
-            self.remember(producer)
+            self.commit(producer)
+            for batch in self.read_all(producer):
+                self.keep(batch)
+                if self.rows >= _BATCH_ROWS or self.bytes >= _BATCH_BYTES or time.monotonic() >= self.committed_at + _BATCH_S:
+                    self.commit(producer)
+            self.commit(producer)
         return CopiedTopic(self.name, self.records, self.skipped)
 
     def find_positions(self, starts: Mapping[tuple[str, int], int], *, append: bool) -> None:
@@ -206,7 +222,8 @@ class _Copy:
                 else:
                     self.replaced = key
                 return
-        given = {str(number): offset for (topic, number), offset in starts.items() if topic == self.name}
+        numbers = [p.partition for p in self.source.partitions]
+        given = {str(number): starts[self.name, number] for number in numbers if (self.name, number) in starts}
         if not given and not append and ledger.has_records(self.write.admin, self.name):
             raise IllegalStateError(
                 f"topic {self.name}: the destination has records, and no entry of this source in its ledger, topic {ledger.TOPIC}: they may be a copy "
@@ -215,18 +232,41 @@ class _Copy:
             )
         self.positions = given
 
-    def remember(self, producer: Producer) -> None:
-        """An entry for what has changed since the last one."""
-        if self.positions != self.written:
-            with producer.transaction():
-                self.write_entry(producer)
+    def keep(self, batch: pa.RecordBatch) -> None:
+        """For the next transaction. Batches of a few rows become one: each takes some 16 KiB, whatever is in it."""
+        self.batches.append(batch)
+        self.rows += batch.num_rows
+        self.bytes += batch.nbytes
+        if len(self.batches) == _MOST_BATCHES:
+            table = require("pyarrow", "arrow").Table.from_batches(self.batches)
+            self.batches = table.combine_chunks().to_batches()
 
-    def write_entry(self, producer: Producer) -> None:
-        """In the open transaction."""
-        self.ledger.write(producer, {"topic": self.name, "positions": self.positions}, *self.keys[0], instead_of=self.replaced)
+    def commit(self, producer: Producer) -> None:
+        """One transaction for what was read, and for the positions behind it."""
+        if self.positions == self.written:
+            return
+        self.source_now()
+        with producer.transaction():
+            for batch in self.batches:
+                producer.send_arrow(self.name, batch)
+            self.ledger.write(producer, {"topic": self.name, "positions": self.positions}, *self.keys[0], instead_of=self.replaced)
         self.written, self.replaced = dict(self.positions), ()
+        count = self.rows
+        self.batches, self.rows, self.bytes, self.committed_at = [], 0, 0, time.monotonic()
+        self.records += count
+        if count:
+            self.on_progress(self.name, count)
 
-    def copy_partition(self, producer: Producer, p: PartitionDescription) -> None:
+    def read_all(self, producer: Producer) -> Iterator[pa.RecordBatch]:
+        """Of all partitions. What was read before an error of a later one is committed."""
+        try:
+            for partition in self.source.partitions:
+                yield from self.read_partition(partition)
+        except KafkaError:
+            self.commit(producer)
+            raise
+
+    def read_partition(self, p: PartitionDescription) -> Iterator[pa.RecordBatch]:
         """Committed records of a partition, and behind what retention takes meanwhile."""
         number = str(p.partition)
         if self.positions[number] > p.high_watermark:
@@ -241,7 +281,7 @@ class _Copy:
             if self.positions[number] >= end:
                 return
             try:
-                self.copy_range(producer, p.partition, end)
+                yield from self.read_range(p.partition, end)
             except OffsetOutOfRangeError:
                 start = next(now.log_start_offset for now in self.source_now().partitions if now.partition == p.partition)
                 if start <= self.positions[number]:
@@ -267,8 +307,8 @@ class _Copy:
         self.skipped[partition] = (first, start)
         self.positions[str(partition)] = start
 
-    def copy_range(self, producer: Producer, partition: int, end: int) -> None:
-        """One transaction for some records at a time."""
+    def read_range(self, partition: int, end: int) -> Iterator[pa.RecordBatch]:
+        """From the position of a partition on; it moves with the rows."""
         scan = self.read.admin.scan(
             self.name,
             partition,
@@ -280,14 +320,8 @@ class _Copy:
             timestamp_unit="ms",  # holds every timestamp of Kafka's
         )
         for batch in scan:
-            self.source_now()
             self.positions[str(partition)] = batch["offset"][-1].as_py() + 1
-            with producer.transaction():
-                producer.send_arrow(self.name, batch.select(_SENT))
-                self.write_entry(producer)
-            self.records += batch.num_rows
-            self.on_progress(self.name, batch.num_rows)
-        self.source_now()
+            yield batch.select(_SENT)
 
     def source_now(self) -> TopicDescription:
         """The source's topic. Asked after records were read: a scan that begins later is of the topic that has the name by then.
@@ -311,18 +345,32 @@ def _is_same(read: _Side, write: _Side, source: TopicDescription, there: TopicDe
     return source.topic_id == there.topic_id and read.admin.cluster_id == write.admin.cluster_id
 
 
-def _ensure_topic(write: _Side, described: TopicDescription) -> None:
-    """A topic of this name with at least as many partitions."""
-    name, count = described.name, max(p.partition for p in described.partitions) + 1
-    if name not in write.admin.topics():
-        ours = isinstance(write.admin, Broker)
-        if described.config is None:
-            log.warning("the source does not let this client read the properties of topic %s: it is made with those of the destination", name)
-        config: dict[str, Any] = {
-            key: value for key, value in (described.config or {}).items() if key not in _OF_THE_PLACE and (ours or not key.startswith("fletchlog."))
-        }
-        write.admin.create_topic(name, partitions=count, config=config | _OWN)
-        return
-    there = len(write.admin.describe_topic(name).partitions)
-    if there < count:
-        raise InvalidArgumentError(f"topic {name} has {count} partitions at the source and {there} at the destination; give it more first")
+def _create_missing(write: _Side, topics: Iterable[TopicDescription]) -> None:
+    """Makes the topics that the destination lacks: a directory's with one write of its metadata, a cluster's one after the other."""
+    there = set(write.admin.topics())
+    missing = [_like(topic, write) for topic in topics if topic.name not in there]
+    for some in [missing] if isinstance(write.admin, Broker) else [[topic] for topic in missing]:
+        write.admin.create_topics(some)
+
+
+def _like(described: TopicDescription, write: _Side) -> NewTopic:
+    """A topic with the partitions and the properties of another one."""
+    ours = isinstance(write.admin, Broker)
+    if described.config is None:
+        log.warning("the source does not let this client read the properties of topic %s: it is made with those of the destination", described.name)
+    config: dict[str, Any] = {
+        key: value for key, value in (described.config or {}).items() if key not in _OF_THE_PLACE and (ours or not key.startswith("fletchlog."))
+    }
+    return NewTopic(described.name, _count(described), config | _OWN)
+
+
+def _count(described: TopicDescription) -> int:
+    """Of partitions; a Kafka broker's directory may lack some of them."""
+    return max(p.partition for p in described.partitions) + 1
+
+
+def _check_partitions(source: TopicDescription, there: TopicDescription) -> None:
+    if len(there.partitions) < _count(source):
+        raise InvalidArgumentError(
+            f"topic {source.name} has {_count(source)} partitions at the source and {len(there.partitions)} at the destination; give it more first"
+        )

@@ -5,7 +5,8 @@ topic      __fletchlog_ledger of the destination, compacted, one partition; cont
 key        a JSON list: who writes, from where, to where
 value      a JSON object: positions of the source by partition, or the number of a batch
 write      in the transaction of the rows, as its last record
-read       from the end of the topic to its start: the entry of somebody at work is near the end
+read       from the end of the topic to its start: the entry of somebody at work is near the end. What
+           was read is kept, so the next key costs what was added since
 ```
 An entry behind the open transaction of another writer is not visible to `read_committed`. So each transaction also commits the offset of its
 entry for a group of this key, which says whether the entry was committed (KIP-447). This offset may expire: then the read waits for the other transaction.
@@ -29,7 +30,7 @@ from fletchlog.errors import InvalidArgumentError, KafkaError, KafkaTimeoutError
 from fletchlog.types import ConsumerGroupMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from fletchlog._core import Producer
     from fletchlog.admin import PartitionDescription, TopicDescription
@@ -62,6 +63,10 @@ class Ledger:
 
     def __init__(self, admin: Broker | Cluster, peer: Any, client: Mapping[str, Any]) -> None:
         self._admin, self._peer, self._client = admin, peer, client
+        self._is_made = False
+        # the last value of each key in the offsets that were read; None: the key has ended
+        self._known: dict[bytes, bytes | None] = {}
+        self._begin = self._end = -1
 
     def create(self) -> None:
         """Makes the topic, if there is none.
@@ -70,6 +75,8 @@ class Ledger:
             fletchlog.errors.InvalidArgumentError: The topic that is there is not compacted.
             fletchlog.errors.KafkaError: What the user may not do, and needs to.
         """
+        if self._is_made:
+            return
         with self.rights():
             if TOPIC not in self._admin.topics(include_internal=True):
                 with contextlib.suppress(TopicAlreadyExistsError):
@@ -81,16 +88,17 @@ class Ledger:
                 f"topic {TOPIC}: cleanup.policy is {config.get('cleanup.policy', 'not set')}, so what it remembers would expire; "
                 f"set it to compact: fletchlog topics alter .. {TOPIC} --config cleanup.policy=compact"
             )
+        self._is_made = True
 
     def read(self, *key: str) -> dict[str, Any] | None:
         """The last entry of this key that was committed. `create` was called, and `init_transactions` by the only writer of the key."""
         wanted = _text(*key)
-        return self._last(lambda found: found == wanted, group_of(*key))
+        return self._last(lambda keys: [wanted] if wanted in keys else [], group_of(*key))
 
     def knows(self, *key: str) -> bool:
         """Whether there is an entry whose key begins with these parts."""
         wanted = _text(*key)[:-1]
-        return self._last(lambda found: found.startswith(wanted) and found[len(wanted) :][:1] in (b",", b"]"), None) is not None
+        return self._last(lambda keys: [key for key in keys if key.startswith(wanted) and key[len(wanted) :][:1] in (b",", b"]")], None) is not None
 
     def write(self, producer: Producer, value: Mapping[str, Any], *key: str, instead_of: tuple[str, ...] = ()) -> None:
         """Makes an entry part of the open transaction, behind all of its rows, which are sent by this. `instead_of`: a key that ends with it.
@@ -107,19 +115,20 @@ class Ledger:
             written = entry.result()
             producer.send_offsets_to_transaction({(TOPIC, _PARTITION): written.offset}, ConsumerGroupMetadata("", -1, group_of(*key)))
 
-    def _last(self, wanted: Callable[[bytes], bool], group: str | None) -> dict[str, Any] | None:
-        """The last committed entry of a key, or of some; `group`: that of the key."""
+    def _last(self, wanted: Callable[[Collection[bytes]], list[bytes]], group: str | None) -> dict[str, Any] | None:
+        """The last committed entry of a key, or one of several keys. `wanted`: those among some; `group`: that of the key."""
         until = time.monotonic() + _WAIT_S
         with self.rights():
             while True:
                 found = described_whole(self._admin, TOPIC).partitions[_PARTITION]
                 self._compact(found)
-                undecided = dict(self._entries(found.last_stable_offset, found.high_watermark, "read_uncommitted", wanted))
+                behind = self._entries(found.last_stable_offset, found.high_watermark, "read_uncommitted")
+                undecided = {offset: value for offset, key, value in behind if wanted((key,))}
                 if not undecided:
                     return self._search(found, wanted)
                 committed = None if group is None else self._committed(group)
                 if committed is not None:
-                    return undecided[committed] if committed in undecided else self._search(found, wanted)
+                    return _value(undecided[committed]) if committed in undecided else self._search(found, wanted)
                 if time.monotonic() > until:
                     raise KafkaTimeoutError(
                         f"topic {TOPIC}: an open transaction at offset {found.last_stable_offset} hides whether what is behind it was committed; it ends with "
@@ -127,30 +136,31 @@ class Ledger:
                     )
                 time.sleep(_RETRY_S)
 
-    def _search(self, found: PartitionDescription, wanted: Callable[[bytes], bool]) -> dict[str, Any] | None:
-        """From the end of what is decided to the start."""
-        end, step = found.last_stable_offset, _FIRST_STEP
-        while end > found.log_start_offset:
-            begin = max(found.log_start_offset, end - step)
-            last = None
-            for last in self._entries(begin, end, "read_committed", wanted):  # noqa: B007 - the last one
-                pass
-            if last is not None:
-                return last[1]
-            end, step = begin, 4 * step
-        return None
+    def _search(self, found: PartitionDescription, wanted: Callable[[Collection[bytes]], list[bytes]]) -> dict[str, Any] | None:
+        """In what is decided: what was added since the last search, and then from the end to the start."""
+        if self._end < 0:
+            self._begin = self._end = found.last_stable_offset
+        self._known.update(self._range(self._end, found.last_stable_offset))
+        self._end = found.last_stable_offset
+        while not (keys := wanted(self._known)) and self._begin > found.log_start_offset:
+            begin = max(found.log_start_offset, self._begin - max(_FIRST_STEP, 4 * (self._end - self._begin)))
+            self._known = self._range(begin, self._begin) | self._known
+            self._begin = begin
+        return _value(self._known[keys[-1]]) if keys else None
 
-    def _entries(self, begin: int, end: int, isolation_level: IsolationLevel, wanted: Callable[[bytes], bool]) -> Iterator[tuple[int, dict[str, Any] | None]]:
-        """Entries of a key in a range of offsets: (offset, value). None: the key has ended there."""
+    def _range(self, begin: int, end: int) -> dict[bytes, bytes | None]:
+        """The last committed value of each key in a range of offsets."""
+        return {key: value for _, key, value in self._entries(begin, end, "read_committed")}
+
+    def _entries(self, begin: int, end: int, isolation_level: IsolationLevel) -> Iterator[tuple[int, bytes, bytes | None]]:
+        """Entries in a range of offsets: (offset, key, value). None: the key has ended there."""
         if begin >= end:
             return
-        columns: list[Column] = ["key", "value", "offset"]
+        columns: list[Column] = ["offset", "key", "value"]
         for batch in self._admin.scan(TOPIC, _PARTITION, start_offset=begin, end_offset=end, isolation_level=isolation_level, columns=columns):
-            keys, values, offsets = (batch[name] for name in columns)
-            for row, key in enumerate(keys.to_pylist()):
-                if key is not None and wanted(key):
-                    value = values[row].as_py()
-                    yield offsets[row].as_py(), None if value is None else json.loads(value)
+            for offset, key, value in zip(*(batch[name].to_pylist() for name in columns), strict=True):
+                if key is not None:
+                    yield offset, key, value
 
     def _committed(self, group: str) -> int | None:
         """The offset of the entry that was committed last; None: not known."""
@@ -219,6 +229,10 @@ def has_records(admin: Broker | Cluster, topic: str, *, undecided: bool = True) 
             if any(batch.num_rows for batch in scan):
                 return True
     return False
+
+
+def _value(entry: bytes | None) -> dict[str, Any] | None:
+    return None if entry is None else dict(json.loads(entry))
 
 
 def _text(*key: str) -> bytes:

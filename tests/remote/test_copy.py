@@ -10,7 +10,8 @@ from contextlib import ExitStack
 import pytest
 
 import fletchlog as fl
-from fletchlog.errors import InvalidArgumentError, UnknownTopicOrPartitionError
+from fletchlog.errors import CorruptRecordError, InvalidArgumentError, UnknownTopicOrPartitionError
+from fletchlog.ledger import TOPIC as LEDGER
 from fletchlog.transfer import copy
 
 COLUMNS = ["partition", "timestamp", "key", "value", "headers"]
@@ -93,6 +94,88 @@ def test_a_copy_refuses_what_cannot_be_copied(tmp_path):
         destination.create_topic("a", partitions=2)
         with pytest.raises(InvalidArgumentError, match="3 partitions at the source and 2"):
             copy(source, destination)
+
+
+def fill_each(broker, partitions, first=0):
+    """One record in each partition."""
+    if "a" not in broker.topics():
+        broker.create_topic("a", partitions=partitions)
+    with fl.Producer(broker) as producer:
+        for p in range(partitions):
+            producer.send("a", value=b"%d" % (first + p), partition=p)
+
+
+def test_small_partitions_share_a_transaction():
+    with fl.Broker.in_memory() as source, fl.Broker.in_memory() as destination:
+        fill_each(source, 300)  # more than are held one by one
+        reported = []
+        (copied,) = copy(source, destination, on_progress=lambda _, records: reported.append(records))
+        assert (copied.records, sum(reported)) == (300, 300)
+        assert rows(destination, "a") == rows(source, "a")
+        entries = destination.scan(LEDGER, isolation_level="read_committed").to_pyarrow().num_rows
+        assert entries == 1 + len(reported) < 30  # the first one says where the copy begins
+
+
+def test_what_was_read_before_a_damaged_partition_is_copied(tmp_path):
+    with fl.Broker(tmp_path / "source", create=True) as source:
+        fill_each(source, 4)
+    (log,) = (tmp_path / "source" / "a-2").glob("*.log")
+    log.write_bytes(log.read_bytes()[:-1] + b"?")
+    with fl.Broker(tmp_path / "source", read_only=True) as source, fl.Broker(tmp_path / "destination", create=True) as destination:
+        for _ in range(2):
+            with pytest.raises(CorruptRecordError):
+                copy(source, destination)
+            assert [row["value"] for row in rows(destination, "a")] == [b"0", b"1"]
+
+
+# A copy that ends itself: when it has sent the rows of two of three partitions, or their entry too, or has committed both.
+KILLED = """
+import os, sys
+import fletchlog as fl
+from fletchlog import _copying as copying, ledger
+
+read, write, point = sys.argv[1:]
+write_entry, calls = ledger.Ledger.write, []
+
+class Producer:
+    def __init__(self, *given):
+        self.inner = fl.Producer(*given)
+    def __enter__(self):
+        return self
+    def __exit__(self, *error):
+        self.inner.__exit__(*error)
+    def __getattr__(self, name):
+        return getattr(self.inner, name)
+    def send_arrow(self, topic, rows):
+        self.inner.send_arrow(topic, rows)
+        calls.append(rows)
+        if point == "rows" and len(calls) == 2:
+            self.flush()
+            os._exit(7)
+
+def write_and_end(self, producer, *entry, **more):
+    write_entry(self, producer, *entry, **more)
+    if point == "entry" and calls:
+        os._exit(7)
+
+copying.Producer, ledger.Ledger.write, copying._BATCH_S = Producer, write_and_end, 60
+copying.copy(read, write, on_progress=lambda *_: os._exit(7))
+"""
+
+
+@pytest.mark.parametrize(("point", "partitions_sent", "committed"), [("rows", 2, 0), ("entry", 3, 0), ("commit", 3, 3)])
+def test_a_transaction_of_several_partitions_is_copied_whole_or_not_at_all(point, partitions_sent, committed, tmp_path):
+    with fl.Broker(tmp_path / "source", create=True) as source, fl.Broker(tmp_path / "destination", create=True) as destination:
+        fill_each(source, 3)
+        copy(source, destination)
+        fill_each(source, 3, first=3)
+    process = subprocess.run([sys.executable, "-c", KILLED, tmp_path / "source", tmp_path / "destination", point], timeout=60, check=False)
+    assert process.returncode == 7
+    with fl.Broker(tmp_path / "source") as source, fl.Broker(tmp_path / "destination") as destination:
+        assert destination.scan("a", isolation_level="read_uncommitted").to_pyarrow().num_rows == 3 + partitions_sent
+        assert len(rows(destination, "a")) == 3 + committed
+        assert [topic.records for topic in copy(source, destination)] == [3 - committed]
+        assert rows(destination, "a") == rows(source, "a")
 
 
 def start(read, write):

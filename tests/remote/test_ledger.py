@@ -293,6 +293,31 @@ def test_an_entry_is_found_by_reading_little_and_the_ledger_is_compacted(destina
     assert (ledger.knows("often"), ledger.knows("oft"), ledger.knows("once", "more")) == (True, False, False)
 
 
+def test_what_a_copy_reads_of_the_ledger_grows_with_the_topics_and_not_with_their_square(monkeypatch):
+    read = []
+    entries = Ledger._entries
+
+    def counted(self, begin, end, *more):
+        read.append(end - begin)
+        return entries(self, begin, end, *more)
+
+    monkeypatch.setattr(Ledger, "_entries", counted)
+
+    def read_for(topics):
+        with fl.Broker.in_memory() as source, fl.Broker.in_memory() as destination:
+            for number in range(topics):
+                fill(source, 0, 1, topic=f"t{number}")
+            offsets = []
+            for expected in (1, 0):
+                read.clear()
+                assert copied(source, destination) == [expected] * topics
+                offsets.append(sum(read))
+            return offsets
+
+    for few, many in zip(read_for(20), read_for(40), strict=True):
+        assert 20 < many < 3 * few
+
+
 def test_a_ledger_that_would_expire_is_refused(source, destination):
     destination.create_topic(TOPIC, config={"cleanup.policy": "delete"})
     with pytest.raises(InvalidArgumentError, match=r"cleanup\.policy is delete"):
