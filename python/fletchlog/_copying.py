@@ -4,7 +4,8 @@
 read       records that are committed, partition by partition; control records and
            aborted ones are left out, so offsets may become smaller
 write      one transaction for what was read of one partition or several, and with it
-           the offsets to continue at: an entry of the destination's ledger (fletchlog/ledger.py)
+           the offsets to continue at: an entry of the destination's ledger
+           (fletchlog/ledger.py)
 again      a copy that was killed leaves a transaction that the next one aborts; it
            continues where the ledger says
 ```
