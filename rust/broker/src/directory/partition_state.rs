@@ -210,7 +210,8 @@ impl PartitionState {
                 true => last,
                 false => Some(node).filter(|node| next.elr.contains(node)),
             };
-            if let Some(elected) = elected {
+            // Kafka: `PartitionChangeBuilder#electAnyLeader` looks among the replicas. The ELR remembers removed ones.
+            if let Some(elected) = elected.filter(|elected| next.replicas.contains(elected)) {
                 next = next.led_by(elected);
                 next.isr = vec![elected];
             }
@@ -320,6 +321,17 @@ mod tests {
         assert_eq!(shown(&first), (NO_LEADER, 1, vec![], vec![3]), "3 could lead");
         let second = first.with(3, 2, true, |_| true).unwrap();
         assert_eq!(shown(&second), (2, 2, vec![2, 3], vec![]), "the last leader");
+    }
+
+    #[test]
+    fn a_removed_replica_that_is_remembered_as_eligible_never_leads() {
+        let moved = state(&[3, 1]).reassigned(&[2], 2, |_| true).unwrap();
+        assert_eq!(shown(&moved), (2, 1, vec![2], vec![1, 3]));
+        let none = moved.without(2, 2).unwrap();
+        assert_eq!(shown(&none), (NO_LEADER, 2, vec![], vec![1, 2, 3]));
+        assert_eq!(none.with(1, 2, false, |_| true), None);
+        let back = none.with(2, 2, false, |_| true).unwrap();
+        assert_eq!((back.leader, back.isr), (2, vec![2]));
     }
 
     #[test]
