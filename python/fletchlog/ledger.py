@@ -64,7 +64,7 @@ class Ledger:
     def __init__(self, admin: Broker | Cluster, peer: Any, client: Mapping[str, Any]) -> None:
         self._admin, self._peer, self._client = admin, peer, client
         self._is_made = False
-        # the last value of each key in the offsets that were read; None: the key has ended
+        # the last value of each key in the offsets that were read, in the order of these values; None: the key has ended
         self._known: dict[bytes, bytes | None] = {}
         self._begin = self._end = -1
 
@@ -140,17 +140,21 @@ class Ledger:
         """In what is decided: what was added since the last search, and then from the end to the start."""
         if self._end < 0:
             self._begin = self._end = found.last_stable_offset
-        self._known.update(self._range(self._end, found.last_stable_offset))
+        _add(self._known, self._range(self._end, found.last_stable_offset))
         self._end = found.last_stable_offset
         while not (keys := wanted(self._known)) and self._begin > found.log_start_offset:
             begin = max(found.log_start_offset, self._begin - max(_FIRST_STEP, 4 * (self._end - self._begin)))
-            self._known = self._range(begin, self._begin) | self._known
-            self._begin = begin
+            earlier = self._range(begin, self._begin)
+            _add(earlier, self._known)
+            self._known, self._begin = earlier, begin
         return _value(self._known[keys[-1]]) if keys else None
 
     def _range(self, begin: int, end: int) -> dict[bytes, bytes | None]:
-        """The last committed value of each key in a range of offsets."""
-        return {key: value for _, key, value in self._entries(begin, end, "read_committed")}
+        """The last committed value of each key in a range of offsets, in their order."""
+        last: dict[bytes, bytes | None] = {}
+        for _, key, value in self._entries(begin, end, "read_committed"):
+            _add(last, {key: value})
+        return last
 
     def _entries(self, begin: int, end: int, isolation_level: IsolationLevel) -> Iterator[tuple[int, bytes, bytes | None]]:
         """Entries in a range of offsets: (offset, key, value). None: the key has ended there."""
@@ -229,6 +233,13 @@ def has_records(admin: Broker | Cluster, topic: str, *, undecided: bool = True) 
             if any(batch.num_rows for batch in scan):
                 return True
     return False
+
+
+def _add(known: dict[bytes, bytes | None], later: Mapping[bytes, bytes | None]) -> None:
+    """Puts later values behind the known ones, also those of known keys."""
+    for key, value in later.items():
+        known.pop(key, None)
+        known[key] = value
 
 
 def _value(entry: bytes | None) -> dict[str, Any] | None:

@@ -293,6 +293,24 @@ def test_an_entry_is_found_by_reading_little_and_the_ledger_is_compacted(destina
     assert (ledger.knows("often"), ledger.knows("oft"), ledger.knows("once", "more")) == (True, False, False)
 
 
+def test_of_several_keys_the_entry_that_was_written_last_counts(destination):
+    kept = Ledger(destination, destination, {})
+    kept.create()
+    with fl.Producer(destination, {"transactional.id": "writer"}) as producer:
+        producer.init_transactions()
+
+        def known_after(*key, **more):
+            with producer.transaction():
+                kept.write(producer, {}, *key, **more)
+            fresh = Ledger(destination, destination, {})
+            return kept.knows("of"), fresh.knows("of")
+
+        assert known_after("of", "one") == (True, True)
+        assert known_after("of", "two") == (True, True)
+        assert known_after("other", instead_of=("of", "two")) == (False, False)
+        assert known_after("of", "one") == (True, True)
+
+
 def test_what_a_copy_reads_of_the_ledger_grows_with_the_topics_and_not_with_their_square(monkeypatch):
     read = []
     entries = Ledger._entries
